@@ -1,0 +1,1 @@
+"""From operators to tensorized programs: mapping, realisation and schedules through TVM."""

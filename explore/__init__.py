@@ -1,0 +1,1 @@
+"""The joint search over hardware and schedules: space, evaluator, journal, front."""

@@ -1,0 +1,1 @@
+"""Amaranth blocks that implement the instructions of the contract."""

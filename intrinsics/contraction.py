@@ -1,0 +1,223 @@
+"""What an instruction computes: one einsum line with extents and element types."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .dtypes import DType
+from .errors import ParameterError
+from .numerics import Array, Overflow, accumulate, bounds_of_product, min_acc_width, settle
+
+MAX_OPERAND_WIDTH = 32
+"""Widest operand: products then fit the 64-bit arithmetic of the reference."""
+
+_EINSUM = re.compile(r"([a-z]*),([a-z]*)->([a-z]*)")
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """``C[c] += sum over the reduction axes of A[a] * B[b]``, such as ``Contraction("mk,kn->mn", …)``.
+
+    Unit axes are dropped on construction (TVM never tensorizes a description with a unit axis), so that
+    ``mk,kn->mn`` with m = 1 is the record ``k,kn->n``.
+
+    Parameters
+    ----------
+    einsum : str
+        ``"<axes of A>,<axes of B>-><axes of C>"``, one lower-case letter per axis.
+    extents : mapping from axis letter to int >= 1
+    a, b : DType or str
+        Operand types, 1..32 bits.
+    acc : DType or str
+        Type of C and of the accumulator.
+    overflow : Overflow or str
+        FORBID (default) proves that ``acc`` holds every sum of one tile; WRAP and SATURATE permit less.
+
+    Raises
+    ------
+    ParameterError
+        If the einsum does not parse, an extent is missing or not positive, an axis is only in the output,
+        or the accumulator is too narrow.
+    """
+
+    einsum: str
+    extents: Mapping[str, int] = field(hash=False)
+    a: DType = DType(8)
+    b: DType = DType(8)
+    acc: DType = DType(32)
+    overflow: Overflow = Overflow.FORBID
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        for name in ("a", "b", "acc"):
+            set_(self, name, DType.of(getattr(self, name)))
+        set_(self, "overflow", overflow_of(self.overflow))
+        for name in ("a", "b"):
+            if getattr(self, name).width > MAX_OPERAND_WIDTH:
+                raise ParameterError(f"operand {name} must be at most {MAX_OPERAND_WIDTH} bits wide, not {getattr(self, name)}")
+        operands = self._parse(self.einsum)
+        extents = self._check_extents(operands)
+        kept = ["".join(axis for axis in operand if extents[axis] > 1) for operand in operands]
+        set_(self, "einsum", f"{kept[0]},{kept[1]}->{kept[2]}")
+        order = dict.fromkeys(kept[2] + kept[0] + kept[1])
+        set_(self, "extents", {axis: extents[axis] for axis in order})
+        self._check_acc()
+
+    def _parse(self, einsum: str) -> tuple[str, str, str]:
+        match = _EINSUM.fullmatch(einsum.replace(" ", "")) if isinstance(einsum, str) else None
+        if match is None:
+            raise ParameterError(f"einsum must look like 'mk,kn->mn', not {einsum!r}")
+        a, b, c = match.groups()
+        for operand in (a, b, c):
+            if len(set(operand)) != len(operand):
+                raise ParameterError(f"einsum {einsum!r} uses an axis twice in operand {operand!r}; each axis may index an operand once")
+        for position, axis in enumerate(c):
+            if axis not in a + b:
+                raise ParameterError(
+                    f"einsum {einsum!r}: axis {axis!r} of the output (position {einsum.index('->') + 2 + position}) is in no operand"
+                )
+        return a, b, c
+
+    def _check_extents(self, operands: tuple[str, str, str]) -> dict[str, int]:
+        axes = dict.fromkeys("".join(operands))
+        missing = [axis for axis in axes if axis not in self.extents]
+        if missing:
+            raise ParameterError(
+                f"einsum {self.einsum!r} needs an extent for axis {', '.join(missing)}; given: {', '.join(self.extents) or 'none'}"
+            )
+        unknown = [axis for axis in self.extents if axis not in axes]
+        if unknown:
+            raise ParameterError(f"extent of axis {', '.join(unknown)} is given, but einsum {self.einsum!r} has only {', '.join(axes)}")
+        for axis, extent in self.extents.items():
+            if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+                raise ParameterError(f"extent of axis {axis!r} must be a positive integer, not {extent!r}; nearest legal value: 1")
+        return dict(self.extents)
+
+    def _check_acc(self) -> None:
+        if self.overflow is not Overflow.FORBID:
+            return
+        least = self.min_acc
+        if not self.acc.contains(least):
+            raise ParameterError(
+                f"accumulator {self.acc} is too narrow for {self.depth} products of {self.a} x {self.b}; "
+                f"allowed: {least} or wider, or overflow 'wrap' or 'saturate'; nearest legal value: {least}"
+            )
+
+    def __hash__(self) -> int:
+        return hash((self.einsum, tuple(self.extents.items()), self.a, self.b, self.acc, self.overflow))
+
+    # ---- axes
+
+    @property
+    def a_axes(self) -> str:
+        """Axes of operand A in memory order, slowest first."""
+        return self.einsum.split("->")[0].split(",")[0]
+
+    @property
+    def b_axes(self) -> str:
+        """Axes of operand B in memory order, slowest first."""
+        return self.einsum.split("->")[0].split(",")[1]
+
+    @property
+    def c_axes(self) -> str:
+        """Axes of C in memory order, slowest first."""
+        return self.einsum.split("->")[1]
+
+    @property
+    def axes(self) -> str:
+        """Every axis once: those of C, then the reduction axes."""
+        return "".join(self.extents)
+
+    @property
+    def reduction_axes(self) -> str:
+        """Axes that are summed over."""
+        return "".join(axis for axis in self.axes if axis not in self.c_axes)
+
+    def operand_axes(self, operand: str) -> str:
+        """Axes of operand ``"a"``, ``"b"`` or ``"c"``."""
+        return {"a": self.a_axes, "b": self.b_axes, "c": self.c_axes}[operand]
+
+    def role(self, axis: str) -> str:
+        """Which operands ``axis`` indexes, as a sorted string: ``"ac"`` (m-like), ``"bc"`` (n-like), ``"ab"`` (k-like), ``"abc"``, …"""
+        return "".join(name for name in "abc" if axis in self.operand_axes(name))
+
+    def shape(self, operand: str) -> tuple[int, ...]:
+        """Shape of operand ``"a"``, ``"b"`` or ``"c"`` without unit axes."""
+        return tuple(self.extents[axis] for axis in self.operand_axes(operand))
+
+    def dtype(self, operand: str) -> DType:
+        """Element type of operand ``"a"``, ``"b"`` or ``"c"``."""
+        return {"a": self.a, "b": self.b, "c": self.acc}[operand]
+
+    # ---- derived numbers
+
+    @property
+    def depth(self) -> int:
+        """Products that are summed into one element of C by one execution."""
+        return math.prod(self.extents[axis] for axis in self.reduction_axes)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulate operations of one execution."""
+        return math.prod(self.extents.values())
+
+    @property
+    def min_acc(self) -> DType:
+        """Narrowest accumulator of the signedness of ``acc`` (signed if the sums can be negative) that holds one tile."""
+        signed = self.acc.signed or self.a.signed or self.b.signed
+        return DType(min(min_acc_width(self.a, self.b, self.depth, signed=signed), 64), signed)
+
+    @property
+    def max_depth(self) -> int:
+        """Products that fit the accumulator for sure, over any number of executions; 0 if not even one does."""
+        low, high = bounds_of_product(self.a, self.b)
+        room = [limit // bound for limit, bound in ((self.acc.max, high), (self.acc.min, low)) if bound and (limit < 0) == (bound < 0)]
+        if low < 0 <= self.acc.min:
+            return 0
+        return min(room)
+
+    def reference(self, a: Array, b: Array, c: Array | int = 0) -> Array:
+        """Compute C bit for bit in NumPy.
+
+        Parameters
+        ----------
+        a, b : arrays of `shape("a")` and `shape("b")`
+        c : array of `shape("c")` or scalar
+            Value that the sum is added to.
+
+        Returns
+        -------
+        `shape("c")` in the container dtype of ``acc``. SATURATE clamps after each reduction step, in axis order.
+        """
+        for name, array in (("a", a), ("b", b)):
+            if np.shape(array) != self.shape(name):
+                raise ParameterError(f"operand {name} must have shape {self.shape(name)}, not {np.shape(array)}")
+        if self.overflow is not Overflow.SATURATE:
+            product = np.einsum(self.einsum, a.astype(np.int64), b.astype(np.int64))
+            return settle(product + np.asarray(c, np.int64), self.acc, self.overflow)
+        terms = np.einsum(f"{self.a_axes},{self.b_axes}->{self.reduction_axes}{self.c_axes}", a.astype(np.int64), b.astype(np.int64))
+        return accumulate(terms.reshape(-1, *self.shape("c")), self.acc, self.overflow, start=c)
+
+    @property
+    def label(self) -> str:
+        """Extents and types as used in names: ``m4n4k16_s8s8s32``."""
+        extents = "".join(f"{axis}{extent}" for axis, extent in self.extents.items()) or "scalar"
+        mode = "" if self.overflow is Overflow.FORBID else f"_{self.overflow.value}"
+        return f"{extents}_{self.a.short}{self.b.short}{self.acc.short}{mode}"
+
+    def __str__(self) -> str:
+        extents = ", ".join(f"{axis}={extent}" for axis, extent in self.extents.items())
+        return f"{self.einsum} [{extents}] {self.a}, {self.b} -> {self.acc}"
+
+
+def overflow_of(value: Overflow | str) -> Overflow:
+    """Parse ``forbid``, ``wrap`` or ``saturate``."""
+    try:
+        return Overflow(value)
+    except ValueError:
+        raise ParameterError(f"overflow must be one of {', '.join(mode.value for mode in Overflow)}, not {value!r}") from None

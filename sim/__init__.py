@@ -1,0 +1,1 @@
+"""Builds, runs and measures the RTL that hw made."""
