@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,7 @@ MAX_OPERAND_WIDTH = 32
 _EINSUM = re.compile(r"([a-z]*),([a-z]*)->([a-z]*)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Contraction:
     """``C[c] += sum over the reduction axes of A[a] * B[b]``, such as ``Contraction("mk,kn->mn", …)``.
 
@@ -46,57 +46,38 @@ class Contraction:
     """
 
     einsum: str
-    extents: Mapping[str, int] = field(hash=False)
-    a: DType = DType(8)
-    b: DType = DType(8)
-    acc: DType = DType(32)
-    overflow: Overflow = Overflow.FORBID
+    extents: Mapping[str, int]
+    a: DType
+    b: DType
+    acc: DType
+    overflow: Overflow
 
-    def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        for name in ("a", "b", "acc"):
-            set_(self, name, DType.of(getattr(self, name)))
-        set_(self, "overflow", overflow_of(self.overflow))
-        for name in ("a", "b"):
-            if getattr(self, name).width > MAX_OPERAND_WIDTH:
-                raise ParameterError(f"operand {name} must be at most {MAX_OPERAND_WIDTH} bits wide, not {getattr(self, name)}")
-        operands = self._parse(self.einsum)
-        extents = self._check_extents(operands)
-        kept = ["".join(axis for axis in operand if extents[axis] > 1) for operand in operands]
-        set_(self, "einsum", f"{kept[0]},{kept[1]}->{kept[2]}")
-        order = dict.fromkeys(kept[2] + kept[0] + kept[1])
-        set_(self, "extents", {axis: extents[axis] for axis in order})
+    def __init__(
+        self,
+        einsum: str,
+        extents: Mapping[str, int],
+        a: DType | str = "int8",
+        b: DType | str = "int8",
+        acc: DType | str = "int32",
+        overflow: Overflow | str = Overflow.FORBID,
+    ) -> None:
+        operands = _parse(einsum)
+        checked = _check_extents(einsum, operands, extents)
+        kept = ["".join(axis for axis in operand if checked[axis] > 1) for operand in operands]
+        fields = {
+            "einsum": f"{kept[0]},{kept[1]}->{kept[2]}",
+            "extents": {axis: checked[axis] for axis in dict.fromkeys(kept[2] + kept[0] + kept[1])},
+            "a": DType.of(a),
+            "b": DType.of(b),
+            "acc": DType.of(acc),
+            "overflow": overflow_of(overflow),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        for name, dtype in (("a", self.a), ("b", self.b)):
+            if dtype.width > MAX_OPERAND_WIDTH:
+                raise ParameterError(f"operand {name} must be at most {MAX_OPERAND_WIDTH} bits wide, not {dtype}")
         self._check_acc()
-
-    def _parse(self, einsum: str) -> tuple[str, str, str]:
-        match = _EINSUM.fullmatch(einsum.replace(" ", "")) if isinstance(einsum, str) else None
-        if match is None:
-            raise ParameterError(f"einsum must look like 'mk,kn->mn', not {einsum!r}")
-        a, b, c = match.groups()
-        for operand in (a, b, c):
-            if len(set(operand)) != len(operand):
-                raise ParameterError(f"einsum {einsum!r} uses an axis twice in operand {operand!r}; each axis may index an operand once")
-        for position, axis in enumerate(c):
-            if axis not in a + b:
-                raise ParameterError(
-                    f"einsum {einsum!r}: axis {axis!r} of the output (position {einsum.index('->') + 2 + position}) is in no operand"
-                )
-        return a, b, c
-
-    def _check_extents(self, operands: tuple[str, str, str]) -> dict[str, int]:
-        axes = dict.fromkeys("".join(operands))
-        missing = [axis for axis in axes if axis not in self.extents]
-        if missing:
-            raise ParameterError(
-                f"einsum {self.einsum!r} needs an extent for axis {', '.join(missing)}; given: {', '.join(self.extents) or 'none'}"
-            )
-        unknown = [axis for axis in self.extents if axis not in axes]
-        if unknown:
-            raise ParameterError(f"extent of axis {', '.join(unknown)} is given, but einsum {self.einsum!r} has only {', '.join(axes)}")
-        for axis, extent in self.extents.items():
-            if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
-                raise ParameterError(f"extent of axis {axis!r} must be a positive integer, not {extent!r}; nearest legal value: 1")
-        return dict(self.extents)
 
     def _check_acc(self) -> None:
         if self.overflow is not Overflow.FORBID:
@@ -213,6 +194,36 @@ class Contraction:
     def __str__(self) -> str:
         extents = ", ".join(f"{axis}={extent}" for axis, extent in self.extents.items())
         return f"{self.einsum} [{extents}] {self.a}, {self.b} -> {self.acc}"
+
+
+def _parse(einsum: str) -> tuple[str, str, str]:
+    match = _EINSUM.fullmatch(einsum.replace(" ", "")) if isinstance(einsum, str) else None
+    if match is None:
+        raise ParameterError(f"einsum must look like 'mk,kn->mn', not {einsum!r}")
+    a, b, c = match.groups()
+    for operand in (a, b, c):
+        if len(set(operand)) != len(operand):
+            raise ParameterError(f"einsum {einsum!r} uses an axis twice in operand {operand!r}; each axis may index an operand once")
+    for position, axis in enumerate(c):
+        if axis not in a + b:
+            raise ParameterError(
+                f"einsum {einsum!r}: axis {axis!r} of the output (position {einsum.index('->') + 2 + position}) is in no operand"
+            )
+    return a, b, c
+
+
+def _check_extents(einsum: str, operands: tuple[str, str, str], extents: Mapping[str, int]) -> dict[str, int]:
+    axes = dict.fromkeys("".join(operands))
+    missing = [axis for axis in axes if axis not in extents]
+    if missing:
+        raise ParameterError(f"einsum {einsum!r} needs an extent for axis {', '.join(missing)}; given: {', '.join(extents) or 'none'}")
+    unknown = [axis for axis in extents if axis not in axes]
+    if unknown:
+        raise ParameterError(f"extent of axis {', '.join(unknown)} is given, but einsum {einsum!r} has only {', '.join(axes)}")
+    for axis, extent in extents.items():
+        if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+            raise ParameterError(f"extent of axis {axis!r} must be a positive integer, not {extent!r}; nearest legal value: 1")
+    return dict(extents)
 
 
 def overflow_of(value: Overflow | str) -> Overflow:

@@ -39,7 +39,8 @@ def wrap(values: npt.ArrayLike, dtype: DType) -> Array:
     bits = np.asarray(values).astype(np.int64, copy=False).view(np.uint64)
     unused = np.uint64(64 - dtype.width)
     shifted = bits << unused
-    return ((shifted.view(np.int64) >> np.int64(unused)) if dtype.signed else (shifted >> unused)).astype(dtype.numpy)
+    narrowed: Array = (shifted.view(np.int64) >> np.int64(unused)) if dtype.signed else (shifted >> unused)
+    return narrowed.astype(dtype.numpy)
 
 
 def saturate(values: npt.ArrayLike, dtype: DType) -> Array:
@@ -98,15 +99,17 @@ def shift_right(values: npt.ArrayLike, shift: int, rounding: Rounding) -> Array:
     """Divide int64 ``values`` by 2**shift with the named rounding. ``shift`` >= 0; |values| < 2**62."""
     if shift < 0:
         raise ParameterError(f"shift must be at least 0, not {shift}")
-    x = np.asarray(values, np.int64)
+    x: Array = np.asarray(values, np.int64)
+    half = np.int64(1) << (shift - 1) if shift else 0
     if shift == 0 or rounding is Rounding.FLOOR:
-        return x >> shift
-    half = np.int64(1) << (shift - 1)
-    if rounding is Rounding.HALF_UP:
-        return (x + half) >> shift
-    if rounding is Rounding.HALF_AWAY_FROM_ZERO:
-        return np.sign(x) * ((np.abs(x) + half) >> shift)
-    return (x + half - 1 + ((x >> shift) & 1)) >> shift
+        result: Array = x >> shift
+    elif rounding is Rounding.HALF_UP:
+        result = (x + half) >> shift
+    elif rounding is Rounding.HALF_AWAY_FROM_ZERO:
+        result = np.sign(x) * ((np.abs(x) + half) >> shift)
+    else:
+        result = (x + half - 1 + ((x >> shift) & 1)) >> shift
+    return result
 
 
 def requantize(acc: npt.ArrayLike, *, multiplier: npt.ArrayLike, shift: int, zero_point: int, dtype: DType, rounding: Rounding) -> Array:
