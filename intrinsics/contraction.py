@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dtypes import DType
+from .dtypes import MAX_WIDTH, DType
 from .errors import ParameterError
 from .numerics import Array, Overflow, accumulate, bounds_of_product, min_acc_width, settle
 
@@ -36,7 +36,7 @@ class Contraction:
     acc : DType or str
         Type of C and of the accumulator.
     overflow : Overflow or str
-        FORBID (default) proves that ``acc`` holds every sum of one tile; WRAP and SATURATE permit less.
+        FORBID (default) proves that ``acc`` holds every sum of one tile; the other modes permit less.
 
     Raises
     ------
@@ -80,13 +80,33 @@ class Contraction:
         self._check_acc()
 
     def _check_acc(self) -> None:
-        if self.overflow is not Overflow.FORBID:
-            return
+        if self.overflow is Overflow.FORBID:
+            self._check_acc_holds_tile()
+        elif self.overflow is not Overflow.WRAP:
+            self._check_exact_reference()
+
+    def _check_acc_holds_tile(self) -> None:
+        products = f"{self.depth} products of {self.a} x {self.b}"
+        if min_acc_width(self.a, self.b, self.depth, signed=self._acc_signed) > MAX_WIDTH:
+            raise ParameterError(
+                f"no accumulator of up to {MAX_WIDTH} bits holds {products}; allowed: overflow 'wrap', narrower operands or a depth "
+                f"of at most {self.max_depth}"
+            )
         least = self.min_acc
         if not self.acc.contains(least):
             raise ParameterError(
-                f"accumulator {self.acc} is too narrow for {self.depth} products of {self.a} x {self.b}; "
+                f"accumulator {self.acc} is too narrow for {products}; "
                 f"allowed: {least} or wider, or overflow 'wrap' or 'saturate'; nearest legal value: {least}"
+            )
+
+    def _check_exact_reference(self) -> None:
+        # Saturation must see the true sum, so sum and accumulator together must fit the 64-bit arithmetic of the reference.
+        steps = self.depth if self.overflow is Overflow.SATURATE_ONCE else 1
+        low, high = bounds_of_product(self.a, self.b)
+        if self.acc.min + steps * low < -(1 << 63) or self.acc.max + steps * high >= 1 << 63:
+            raise ParameterError(
+                f"accumulator {self.acc} is too wide to saturate over products of {self.a} x {self.b} in 64-bit arithmetic; "
+                f"allowed: 62 bits or fewer with operands of up to 30 bits"
             )
 
     def __hash__(self) -> int:
@@ -148,10 +168,14 @@ class Contraction:
         return math.prod(self.extents.values())
 
     @property
+    def _acc_signed(self) -> bool:
+        return self.acc.signed or self.a.signed or self.b.signed
+
+    @property
     def min_acc(self) -> DType:
-        """Narrowest accumulator of the signedness of ``acc`` (signed if the sums can be negative) that holds one tile."""
-        signed = self.acc.signed or self.a.signed or self.b.signed
-        return DType(min(min_acc_width(self.a, self.b, self.depth, signed=signed), 64), signed)
+        """Narrowest accumulator of the signedness of ``acc`` (signed if the sums can be negative) that holds one tile; at most 64 bits."""
+        width = min_acc_width(self.a, self.b, self.depth, signed=self._acc_signed)
+        return DType(min(width, MAX_WIDTH), self._acc_signed)
 
     @property
     def max_depth(self) -> int:
@@ -173,7 +197,8 @@ class Contraction:
 
         Returns
         -------
-        `shape("c")` in the container dtype of ``acc``. SATURATE clamps after each reduction step, in axis order.
+        `shape("c")` in the container dtype of ``acc``. SATURATE clamps after each reduction step, in axis order;
+        SATURATE_ONCE clamps the complete sum.
         """
         for name, array in (("a", a), ("b", b)):
             if np.shape(array) != self.shape(name):
@@ -227,7 +252,7 @@ def _check_extents(einsum: str, operands: tuple[str, str, str], extents: Mapping
 
 
 def overflow_of(value: Overflow | str) -> Overflow:
-    """Parse ``forbid``, ``wrap`` or ``saturate``."""
+    """Parse ``forbid``, ``wrap``, ``saturate`` or ``saturate-once``."""
     try:
         return Overflow(value)
     except ValueError:

@@ -16,6 +16,9 @@ from .errors import ParameterError
 
 Array = npt.NDArray[Any]
 
+MAX_SHIFT = 62
+"""Largest right shift: value and rounding constant together then fit 64 bits."""
+
 
 class Overflow(enum.Enum):
     """What an accumulator does when a sum leaves its range."""
@@ -23,6 +26,7 @@ class Overflow(enum.Enum):
     FORBID = "forbid"  #: the width is proven to be enough, so nothing can overflow
     WRAP = "wrap"  #: modulo 2**width
     SATURATE = "saturate"  #: clamp to the nearest end of the range, after every addition
+    SATURATE_ONCE = "saturate-once"  #: clamp once, after all products of one execution were added (x86 vpdpbusds)
 
 
 class Rounding(enum.Enum):
@@ -51,7 +55,7 @@ def saturate(values: npt.ArrayLike, dtype: DType) -> Array:
 
 def settle(values: npt.ArrayLike, dtype: DType, overflow: Overflow) -> Array:
     """Bring int64 ``values`` into ``dtype`` by the given overflow mode (FORBID wraps: it was proven idle)."""
-    return saturate(values, dtype) if overflow is Overflow.SATURATE else wrap(values, dtype)
+    return saturate(values, dtype) if overflow in (Overflow.SATURATE, Overflow.SATURATE_ONCE) else wrap(values, dtype)
 
 
 def accumulate(products: Array, dtype: DType, overflow: Overflow, *, start: npt.ArrayLike = 0) -> Array:
@@ -69,7 +73,7 @@ def accumulate(products: Array, dtype: DType, overflow: Overflow, *, start: npt.
     (...) in the container dtype of ``dtype``.
     """
     if overflow is not Overflow.SATURATE:
-        return wrap(np.asarray(start, np.int64) + products.sum(axis=0, dtype=np.int64), dtype)
+        return settle(np.asarray(start, np.int64) + products.sum(axis=0, dtype=np.int64), dtype, overflow)
     total = np.broadcast_to(np.asarray(start, np.int64), products.shape[1:])
     for step in products:
         total = saturate(total + step, dtype).astype(np.int64)
@@ -96,9 +100,10 @@ def min_acc_width(a: DType, b: DType, depth: int, *, signed: bool = True) -> int
 
 
 def shift_right(values: npt.ArrayLike, shift: int, rounding: Rounding) -> Array:
-    """Divide int64 ``values`` by 2**shift with the named rounding. ``shift`` >= 0; |values| < 2**62."""
-    if shift < 0:
-        raise ParameterError(f"shift must be at least 0, not {shift}")
+    """Divide int64 ``values`` by 2**shift with the named rounding. ``shift`` from 0 to 62; |values| <= 2**62."""
+    if not 0 <= shift <= MAX_SHIFT:
+        nearest = min(max(shift, 0), MAX_SHIFT)
+        raise ParameterError(f"shift must be from 0 to {MAX_SHIFT}, not {shift}; nearest legal value: {nearest}")
     x: Array = np.asarray(values, np.int64)
     half = np.int64(1) << (shift - 1) if shift else 0
     if shift == 0 or rounding is Rounding.FLOOR:
