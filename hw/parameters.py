@@ -46,7 +46,8 @@ def _integer(text: str, low: int, high: int, default: Any = dataclasses.MISSING)
 
 
 _ACC_HELP = "accumulator type; default int32 if one tile provably fits, else the narrowest type that it fits"
-_OVERFLOW = {"kind": "choice", "help": "what the accumulator does on overflow", "choices": tuple(mode.value for mode in Overflow)}
+_OVERFLOWS = tuple(mode.value for mode in Overflow if mode is not Overflow.SATURATE_ONCE)
+_OVERFLOW = {"kind": "choice", "help": "what the accumulator does on overflow", "choices": _OVERFLOWS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,10 @@ class Parameters:
         for name in "ab":
             self._set(name, _check_operand(name, getattr(self, name)))
         self._set("overflow", overflow_of(self.overflow))
+        if self.overflow is Overflow.SATURATE_ONCE:
+            raise ParameterError(
+                f"overflow must be one of {', '.join(_OVERFLOWS)}, not 'saturate-once', which no block builds; nearest: saturate"
+            )
         self._set("acc", self._default_acc() if self.acc is None else DType.of(self.acc))
         if self.overflow is Overflow.SATURATE and self.acc.width > MAX_SATURATING_WIDTH:
             nearest = DType(MAX_SATURATING_WIDTH, self.acc.signed)
