@@ -32,6 +32,8 @@ class Measurement:
         Whether the output equals the reference bit for bit; None where nothing was computed.
     calls : int
         Tile calls.
+    model_cycles : int or None
+        What the exact cycle model says of the same run, beside RTL cycles; None where the model does not apply.
     simulation_seconds, build_seconds : float
     """
 
@@ -43,6 +45,7 @@ class Measurement:
     ledger: Mapping[str, int] = field(default_factory=dict)
     matches_reference: bool | None = None
     calls: int = 0
+    model_cycles: int | None = None
     simulation_seconds: float = 0.0
     build_seconds: float = 0.0
 

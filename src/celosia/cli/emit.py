@@ -1,0 +1,32 @@
+"""``celosia emit``: Verilog, description, C header and self-checking testbench of one design."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .console import Console
+from .parser import add_families, add_verb, design_point
+
+EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary -o out/"
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(verbs, "emit", "write the Verilog of a design, its description, C header and testbench", EXAMPLE)
+    for family in add_families(parser, EXAMPLE):
+        family.add_argument("-o", "--out", type=Path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
+        family.add_argument("--prefix", metavar="NAME", help="prefix of the Verilog module's name")
+        family.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Write the artefacts and list them."""
+    point = design_point(arguments)
+    from ..hw.artefacts import emit_artefacts
+
+    files = emit_artefacts(point, arguments.out, prefix=arguments.prefix)
+    data = {"name": point.name, "design_hash": point.hash, "design_point": point.to_dict(), "files": [str(path) for path in files]}
+    console.result(data, "\n".join(str(path) for path in files))
+    return 0

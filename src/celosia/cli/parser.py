@@ -1,0 +1,131 @@
+"""The parser of every verb. Only light modules are imported here, so that ``--help`` stays quick."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from .. import __version__
+from ..hw.design_point import DesignPoint
+from ..hw.parameters import FAMILIES, Option, options
+from ..intrinsics.errors import FormatError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one sentence and leave."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> Parser:
+    """Build the parser of the whole command line."""
+    from . import coverage, doctor, emit, explore, simulate
+
+    parser = Parser(
+        prog="celosia",
+        description="Explore accelerator hardware and software schedules together, with numbers measured on RTL.",
+        epilog="example: celosia simulate systolic --rows 8 --cols 8 --gemm 64x64x64",
+    )
+    parser.add_argument("--version", action="version", version=f"celosia {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    for module in (emit, simulate, coverage, explore, doctor):
+        module.add(verbs)
+    return parser
+
+
+def add_verb(verbs: Any, name: str, summary: str, example: str) -> Parser:
+    """Add a verb with the options that every verb has."""
+    parser: Parser = verbs.add_parser(
+        name, help=summary, description=summary, epilog=f"example: {example}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    return parser
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """``--json`` and ``--quiet``."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def add_families(parser: Parser, example: str) -> list[Parser]:
+    """Add one sub-command per family of blocks, with an option per parameter."""
+    families = parser.add_subparsers(dest="family", metavar="FAMILY", required=True, parser_class=Parser)
+    made = []
+    for family, record in FAMILIES.items():
+        summary = (record.__doc__ or family).splitlines()[0]
+        sub: Parser = families.add_parser(family, help=summary, description=summary, epilog=f"example: {example}")
+        group = sub.add_argument_group("design parameters")
+        for option in options(family):
+            _add_option(group, option)
+        add_output_options(sub)
+        made.append(sub)
+    return made
+
+
+def _add_option(group: Any, option: Option) -> None:
+    default = "" if option.default is None or option.kind == "flag" else f" (default {option.default})"
+    keywords: dict[str, Any] = {"dest": f"parameter_{option.name}", "help": option.help + default, "default": None}
+    if option.kind == "flag":
+        keywords |= {"action": argparse.BooleanOptionalAction, "help": option.help}
+    elif option.kind == "integer":
+        keywords |= {"type": _integer, "metavar": "N", "required": option.required}
+    elif option.kind == "choice":
+        keywords |= {"metavar": "|".join(option.choices)}
+    else:
+        keywords |= {"metavar": "DTYPE"}
+    group.add_argument("--" + option.name.replace("_", "-"), **keywords)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer, not {text!r}") from None
+
+
+def design_point(arguments: argparse.Namespace) -> DesignPoint:
+    """Build the design point that the family's options describe."""
+    values = {
+        name.removeprefix("parameter_"): value
+        for name, value in vars(arguments).items()
+        if name.startswith("parameter_") and value is not None
+    }
+    return DesignPoint.create(arguments.family, **values)
+
+
+def positive(text: str) -> int:
+    """Parse an integer of at least 1."""
+    value = _integer(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}; nearest legal value: 1")
+    return value
+
+
+def natural(text: str) -> int:
+    """Parse an integer of at least 0."""
+    value = _integer(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, not {value}; nearest legal value: 0")
+    return value
+
+
+def probability(text: str) -> float:
+    """Parse a probability below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 0.95, not {text!r}") from None
+    if not 0 <= value <= 0.95:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 0.95, not {text}")
+    return value
+
+
+def gemm_shape(text: str) -> tuple[int, int, int]:
+    """Parse ``MxNxK``."""
+    parts = text.lower().split("x")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise FormatError(f"--gemm must be MxNxK with three positive integers, such as 64x64x64, not {text!r}")
+    m, n, k = (int(part) for part in parts)
+    return m, n, k
