@@ -1,0 +1,350 @@
+"""From a TVM PrimFunc to an `Einsum`: producers inlined, casts and zero points stripped and carried as algebra."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..intrinsics import DType
+from .einsum import Access, Axis, Einsum, Guard, Index, quotient
+from .einsum_transform import drop_unit_axes, separate
+from .reasons import Reason, Rejected
+
+
+class NotEinsum(Exception):  # noqa: N818 - carries an answer, not a failure
+    """Leaves the walk with the reason why the function is no sum of products."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.rejected = Rejected(reason, detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """An operator as einsum, with what the realiser needs of its PrimFunc.
+
+    Parameters
+    ----------
+    einsum : Einsum
+    func : PrimFunc
+        With producers inlined into the block.
+    block : SBlock
+        The block of ``func`` that the einsum describes.
+    buffers : mapping from tensor name to TVM buffer
+    """
+
+    einsum: Einsum
+    func: Any
+    block: Any
+    buffers: dict[str, Any]
+
+
+def parse(func: Any, *, name: str = "main", constants: Iterable[int] = (1,)) -> Parsed | Rejected:
+    """Read the einsum of a PrimFunc.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        With one block that sums products; blocks before it may move data, widen or subtract zero points.
+    name : str
+        For people.
+    constants : iterable of int
+        Positions of the parameters that are known at compile time (weights).
+
+    Returns
+    -------
+    Parsed, or Rejected with the reason.
+    """
+    try:
+        return _parse(func, name, frozenset(constants))
+    except NotEinsum as reason:
+        return reason.rejected
+
+
+def _parse(func: Any, name: str, constants: frozenset[int]) -> Parsed:
+    block = _main_block(func)
+    func, block = _inline(func, block)
+    reader = _Reader(block)
+    a, b = (reader.operand(factor) for factor in reader.factors())
+    params = {param.name: position for position, param in enumerate(func.params)}
+    a, b = (replace(operand, constant=params.get(operand.tensor, -1) in constants) for operand in (a, b))
+    out = block.body.buffer
+    axes = tuple(Axis(reader.names[var], extent, reduction) for var, extent, reduction in reader.iterators)
+    einsum = Einsum(
+        name=name,
+        axes=axes,
+        a=a,
+        b=b,
+        out=out.name,
+        out_shape=_static_shape(out),
+        out_index=tuple(reader.index(index) for index in block.body.indices),
+        acc=_dtype(out.dtype),
+        macs=math.prod(axis.extent for axis in axes),
+    )
+    return Parsed(einsum=drop_unit_axes(separate(drop_unit_axes(einsum))), func=func, block=block, buffers={**reader.buffers, out.name: out})
+
+
+# ---- blocks
+
+
+def walk(node: Any, kind: Any) -> list[Any]:
+    """All nodes of one class under ``node``, in post order."""
+    import tvm_ffi
+
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, (kind, lambda match: found.append(match) and None), order="post")
+    return found
+
+
+def blocks(func: Any) -> list[Any]:
+    """The blocks of a PrimFunc but its root, in order."""
+    from tvm.s_tir import SBlock
+
+    return [block for block in walk(func.body, SBlock) if block.iter_vars]
+
+
+def _main_block(func: Any) -> Any:
+    for buffer in [*func.params, *(block_buffer for block in blocks(func) for block_buffer in [write.source for write in block.writes])]:
+        if hasattr(buffer, "shape"):
+            _static_shape(buffer)
+    sums = [block for block in blocks(func) if block.init is not None]
+    if not sums:
+        raise NotEinsum(Reason.NO_REDUCTION, "no block of the function sums anything up")
+    products = [block for block in sums if _kind(block.body) == "BufferStore" and _product_of(block) is not None]
+    if products:
+        return max(products, key=lambda block: math.prod(int(axis.dom.extent) for axis in block.iter_vars))
+    return sums[0]
+
+
+def _kind(node: Any) -> str:
+    return type(node).__name__
+
+
+def _inline(func: Any, block: Any) -> tuple[Any, Any]:
+    """Inline every block that only moves, pads, widens or shifts what the main block reads."""
+    from tvm.s_tir import Schedule
+
+    schedule = None
+    for _ in range(8):
+        target = next((other for other in blocks(func) if _inlinable(other) and _reads(block, other.writes[0].source)), None)
+        if target is None:
+            break
+        schedule = schedule or Schedule(func, debug_mask="none", error_render_level="none")
+        schedule.compute_inline(schedule.get_sblock(target.name_hint))
+        func = schedule.mod["main"]
+        block = next(other for other in blocks(func) if other.name_hint == block.name_hint)
+    return func, block
+
+
+def _inlinable(block: Any) -> bool:
+    from tvm.ir.expr import TensorLoad
+
+    if block.init is not None or _kind(block.body) != "BufferStore" or any(int(axis.iter_type) != 0 for axis in block.iter_vars):
+        return False
+    loads = walk(block.body.value, TensorLoad)
+    return len(loads) == 1 and _narrow(str(loads[0].source.dtype))
+
+
+def _narrow(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint")) and dtype.lstrip("uint").isdigit() and int(dtype.lstrip("uint")) <= 32
+
+
+def _reads(block: Any, buffer: Any) -> bool:
+    return any(region.source.same_as(buffer) for region in block.reads)
+
+
+def _static_shape(buffer: Any) -> tuple[int, ...]:
+    shape = tuple(buffer.shape)
+    for position, extent in enumerate(shape):
+        if _kind(extent) not in ("IntImm", "int"):
+            raise NotEinsum(Reason.DYNAMIC_SHAPE, f"dimension {position} of {buffer.name} is {extent}, not a number")
+    return tuple(int(extent) for extent in shape)
+
+
+def _dtype(dtype: Any) -> DType:
+    text = str(dtype)
+    if not _narrow(text) and text not in ("int64", "uint64"):
+        raise NotEinsum(Reason.OPERAND_DTYPE, f"{text} data is not integer, which instructions compute with")
+    return DType.of(text)
+
+
+def _product_of(block: Any) -> Any:
+    """The product that a block adds to what it writes, or None."""
+    value, store = block.body.value, block.body
+    if _kind(value) != "Add":
+        return None
+    for mine, term in ((value.a, value.b), (value.b, value.a)):
+        if _kind(mine) == "TensorLoad" and mine.source.same_as(store.buffer):
+            while _kind(term) == "Cast":
+                term = term.value
+            return term if _kind(term) == "Mul" else None
+    return None
+
+
+# ---- expressions
+
+
+class _Reader:
+    """Reads the expressions of one block; ``names`` gives each iterator a unique readable name."""
+
+    def __init__(self, block: Any) -> None:
+        from tvm.ir import Range
+        from tvm.sym import Analyzer
+
+        self.block = block
+        self.analyzer = Analyzer()
+        self.buffers: dict[str, Any] = {}
+        self.iterators: list[tuple[Any, int, bool]] = []
+        self.names: dict[Any, str] = {}
+        for axis in block.iter_vars:
+            if _kind(axis.dom.extent) != "IntImm":
+                raise NotEinsum(Reason.DYNAMIC_SHAPE, f"axis {axis.var.name} runs over {axis.dom.extent}, not over a number")
+            self.names[axis.var] = self._unique(axis.var.name)
+            self.iterators.append((axis.var, int(axis.dom.extent), int(axis.iter_type) == 2))
+            self.analyzer.bind(axis.var, Range(0, axis.dom.extent))
+        self.extents = {self.names[var]: extent for var, extent, _ in self.iterators}
+
+    def _unique(self, name: str) -> str:
+        base = name[2:] if name.startswith("v_") and len(name) > 2 else name
+        candidates = itertools.chain([base], (f"{base}{number}" for number in itertools.count(2)))
+        return next(candidate for candidate in candidates if candidate not in self.names.values())
+
+    def factors(self) -> tuple[Any, Any]:
+        """The two factors of the product."""
+        body = self.block.body
+        if _kind(body) != "BufferStore":
+            raise NotEinsum(Reason.NOT_SUM, f"block {self.block.name_hint} is not one assignment")
+        product = _product_of(self.block)
+        if product is None:
+            value = body.value
+            if _kind(value) != "Add":
+                raise NotEinsum(Reason.NOT_SUM, f"block {self.block.name_hint} combines by {_kind(value).lower()} over {self._reduced()}, not by a sum")
+            raise NotEinsum(Reason.NOT_PRODUCT, f"block {self.block.name_hint} sums values over {self._reduced()} that are no product of two operands")
+        return product.a, product.b
+
+    def _reduced(self) -> str:
+        return ", ".join(self.names[var] for var, _, reduction in self.iterators if reduction) or "nothing"
+
+    def operand(self, expression: Any) -> Access:
+        """Strip an operand of casts, zero points and guards."""
+        return self._strip(expression)
+
+    def _strip(self, e: Any) -> Access:
+        kind = _kind(e)
+        if kind == "TensorLoad":
+            return self._load(e)
+        if kind == "Cast":
+            inner = self._strip(e.value)
+            self._check_cast(inner, str(e.ty.dtype))
+            return inner
+        if kind in ("Add", "Sub"):
+            sign = -1 if kind == "Add" else 1
+            value = _constant(e.b)
+            if value is not None:
+                return self._shifted(self._strip(e.a), sign * value)
+            value = _constant(e.a)
+            if value is not None and kind == "Add":
+                return self._shifted(self._strip(e.b), -value)
+        if kind in ("Call", "Select"):
+            parts = self._choice(e)
+            if parts is not None:
+                condition, value, otherwise = parts
+                return self._guarded(condition, value, otherwise)
+        raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {self._clip(e)} is no tensor element with casts, a zero point and guards")
+
+    def _clip(self, e: Any) -> str:
+        text = " ".join(str(e).split())
+        return text if len(text) <= 60 else text[:57] + "..."
+
+    def _load(self, e: Any) -> Access:
+        buffer = e.source
+        self.buffers[buffer.name] = buffer
+        dtype = _dtype(buffer.dtype)
+        return Access(
+            tensor=buffer.name, shape=_static_shape(buffer), dtype=dtype, index=tuple(self.index(i) for i in e.indices)
+        )
+
+    def _check_cast(self, inner: Access, dtype: str) -> None:
+        target = _dtype(dtype)
+        low, high = inner.dtype.min - inner.zero_point, inner.dtype.max - inner.zero_point
+        if not (target.min <= low and high <= target.max):
+            raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} is cut to {dtype}, which drops bits of {inner.dtype} data")
+
+    def _shifted(self, inner: Access, zero_point: int) -> Access:
+        return replace(inner, zero_point=inner.zero_point + zero_point)
+
+    def _choice(self, e: Any) -> tuple[Any, Any, Any] | None:
+        if _kind(e) == "Select":
+            return e.condition, e.true_value, e.false_value
+        if getattr(e.op, "name", "").endswith("if_then_else"):
+            return tuple(e.args)  # type: ignore[return-value]
+        return None
+
+    def _guarded(self, condition: Any, value: Any, otherwise: Any) -> Access:
+        inner, constant = self._strip(value), _constant(otherwise)
+        if constant is None:
+            raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} is replaced by {self._clip(otherwise)} under a guard")
+        fill = constant + inner.zero_point
+        if inner.guards and fill != inner.fill:
+            raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} has guards with the two values {inner.fill} and {fill}")
+        if not inner.dtype.min <= fill <= inner.dtype.max:
+            raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} is padded with {fill}, which {inner.dtype} does not hold")
+        guards = tuple(guard for guard in self._conditions(condition) if not guard.holds_always(self.extents))
+        return replace(inner, guards=tuple(dict.fromkeys((*inner.guards, *guards))), fill=fill)
+
+    def _conditions(self, e: Any) -> list[Guard]:
+        kind = _kind(e)
+        if kind == "And":
+            return self._conditions(e.a) + self._conditions(e.b)
+        if kind == "Call" and getattr(e.op, "name", "").endswith("bitwise_and"):
+            return [guard for arg in e.args for guard in self._conditions(arg)]
+        comparison = {"LT": (None, 0), "LE": (None, 1), "GT": (1, None), "GE": (0, None), "EQ": (0, 1)}.get(kind)
+        if comparison is None:
+            raise NotEinsum(Reason.NON_AFFINE, f"guard {self._clip(e)} is no conjunction of comparisons")
+        difference = self.index(e.a) - self.index(e.b)
+        low, high = difference.bounds(self.extents)
+        first = low if comparison[0] is None else comparison[0]
+        last = high + 1 if comparison[1] is None else comparison[1]
+        const = difference.const
+        return [Guard(difference - const, first - const, last - const)]
+
+    def index(self, e: Any) -> Index:
+        """Quasi-affine form of an integer expression over the iterators."""
+        try:
+            return self._index(self.analyzer.simplify(e))
+        except _NotAffine as bad:
+            raise NotEinsum(Reason.NON_AFFINE, f"index {self._clip(bad.args[0])} is not affine in {', '.join(self.extents)}") from None
+
+    def _index(self, e: Any) -> Index:
+        kind = _kind(e)
+        if kind == "IntImm":
+            return Index((), int(e.value))
+        if kind in ("Var", "SizeVar") and e in self.names:
+            return Index.axis(self.names[e])
+        if kind == "Cast":
+            return self._index(e.value)
+        if kind in ("Add", "Sub"):
+            left, right = self._index(e.a), self._index(e.b)
+            return left + right if kind == "Add" else left - right
+        value = _constant(getattr(e, "b", None))
+        if kind == "Mul" and value is not None:
+            return self._index(e.a) * value
+        if kind in ("FloorDiv", "FloorMod") and value is not None and value > 0:
+            inner = self._index(e.a)
+            return quotient(inner, value if kind == "FloorDiv" else 1, 0 if kind == "FloorDiv" else value, self.extents)
+        raise _NotAffine(e)
+
+
+class _NotAffine(Exception):  # noqa: N818 - internal signal
+    pass
+
+
+def _constant(e: Any) -> int | None:
+    if e is None:
+        return None
+    while _kind(e) == "Cast":
+        e = e.value
+    return int(e.value) if _kind(e) == "IntImm" else None

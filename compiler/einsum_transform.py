@@ -1,0 +1,180 @@
+"""Rewrites of an `Einsum` that make more of it fit an instruction; each leaves its result unchanged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..intrinsics import DType
+from .einsum import Access, Axis, Einsum, Guard, Index, Quotient, quotient
+
+
+def drop_unit_axes(einsum: Einsum) -> Einsum:
+    """Remove axes of extent 1."""
+    gone = {axis.name: Index() for axis in einsum.axes if axis.extent == 1}
+    return einsum.rewrite(tuple(axis for axis in einsum.axes if axis.extent > 1), gone) if gone else einsum
+
+
+def split_axis(einsum: Einsum, name: str, factor: int, suffixes: tuple[str, str] = ("_o", "_i")) -> Einsum:
+    """Replace an axis by ``outer * factor + inner``; ``factor`` divides its extent."""
+    axes: list[Axis] = []
+    for axis in einsum.axes:
+        if axis.name == name:
+            axes += [
+                Axis(name + suffixes[0], axis.extent // factor, axis.reduction),
+                Axis(name + suffixes[1], factor, axis.reduction),
+            ]
+        else:
+            axes.append(axis)
+    value = Index.axis(name + suffixes[0]) * factor + Index.axis(name + suffixes[1])
+    return einsum.rewrite(tuple(axes), {name: value})
+
+
+def _indices(einsum: Einsum) -> Iterator[Index]:
+    for access in (einsum.a, einsum.b):
+        yield from access.index
+        yield from (guard.index for guard in (*access.guards, *access.domain))
+    yield from einsum.out_index
+
+
+def _quotients(einsum: Einsum) -> Iterator[Quotient]:
+    return (atom for index in _indices(einsum) for atom in index.quotients)
+
+
+def separate(einsum: Einsum) -> Einsum:
+    """Split every axis v that is used as ``v // c`` or ``v % c`` (groups, channel multipliers, pixel shuffle)."""
+    for _ in range(2 * len(einsum.axes) + 4):
+        found = next(_separable(einsum), None)
+        if found is None:
+            break
+        einsum = split_axis(einsum, *found)
+    return einsum
+
+
+def _separable(einsum: Einsum) -> Iterator[tuple[str, int]]:
+    extents = einsum.extents
+    for atom in _quotients(einsum):
+        terms = atom.inner.terms
+        if len(terms) != 1 or atom.inner.const or not isinstance(terms[0][0], str) or terms[0][1] != 1:
+            continue
+        name = terms[0][0]
+        for factor in (atom.divisor, atom.modulus):
+            if 1 < factor < extents[name] and extents[name] % factor == 0:
+                yield name, factor
+
+
+# ---- zero insertion: transposed convolution
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A guard ``(spatial + reduction + const) % stride == 0``."""
+
+    spatial: Axis
+    reduction: Axis
+    const: int
+    stride: int
+
+
+def split_phases(einsum: Einsum) -> Einsum:
+    """Give each output phase of a transposed convolution its own taps, so that products with inserted zeros vanish.
+
+    A guard ``(h + r + c) % s == 0`` becomes ``h = s*h' + p`` and ``r = s*r' + (-p - c) mod s``; p is one more axis of
+    both operands and of the output. Legal only if what the guard drops is worth 0.
+    """
+    for _ in range(4):
+        phase = next(_phases(einsum), None)
+        if phase is None:
+            break
+        einsum = _split_phase(einsum, phase)
+    return einsum
+
+
+def _phases(einsum: Einsum) -> Iterator[_Phase]:
+    by_name = {axis.name: axis for axis in einsum.axes}
+    for access in (einsum.a, einsum.b):
+        if access.fill != access.zero_point:
+            continue
+        for guard in access.guards:
+            terms = guard.index.terms
+            if len(terms) != 1 or not isinstance(terms[0][0], Quotient) or guard.high - guard.low != 1:
+                continue
+            atom, coefficient = terms[0]
+            inner = atom.inner
+            if coefficient != 1 or atom.divisor != 1 or not atom.modulus or any(c != 1 for _, c in inner.terms) or inner.quotients:
+                continue
+            axes = [by_name[str(name)] for name, _ in inner.terms]
+            if sorted(axis.reduction for axis in axes) != [False, True]:
+                continue
+            spatial, reduction = sorted(axes, key=lambda axis: axis.reduction)
+            yield _Phase(spatial, reduction, inner.const - (guard.low - guard.index.const), atom.modulus)
+
+
+def _split_phase(einsum: Einsum, phase: _Phase) -> Einsum:
+    stride, spatial, taps = phase.stride, phase.spatial, phase.reduction
+    outer, p, tap = f"{spatial.name}_o", f"{spatial.name}_p", f"{taps.name}_o"
+    new = {
+        spatial.name: (Axis(outer, -(-spatial.extent // stride)), Axis(p, stride)),
+        taps.name: (Axis(tap, -(-taps.extent // stride), True),),
+    }
+    axes = tuple(part for axis in einsum.axes for part in new.get(axis.name, (axis,)))
+    first = quotient(Index(((p, -1),), -phase.const), 1, stride, {p: stride})
+    values = {spatial.name: Index(((outer, stride), (p, 1))), taps.name: Index(((tap, stride),)) + first}
+    result = einsum.rewrite(axes, values)
+    extents = result.extents
+    inside = Guard(values[taps.name], 0, taps.extent)
+    exists = Guard(values[spatial.name], 0, spatial.extent)
+    if not inside.holds_always(extents):
+        result = replace(result, b=replace(result.b, domain=(*result.b.domain, inside)))
+    if not exists.holds_always(extents):
+        result = replace(result, out_guards=(*result.out_guards, exists))
+    return replace(result, notes=(*result.notes, f"{spatial.name} by {stride} phases"))
+
+
+
+# ---- depthwise: a batch axis as the diagonal of a matrix
+
+
+def diagonals(einsum: Einsum, sizes: set[int]) -> Iterator[Einsum]:
+    """Yield forms in which (part of) an axis of a, b and c becomes a reduction over b's diagonal.
+
+    Axis g, or its inner part of a size that divides it, indexes b and c; a copy of it is a reduction axis of a and b,
+    and b counts only where both agree.
+    """
+    for axis in einsum.axes:
+        if einsum.roles[axis.name] != "abc":
+            continue
+        for size in sorted({math.gcd(axis.extent, size) for size in sizes} - {1}):
+            yield _diagonal(einsum, axis, size)
+
+
+def _diagonal(einsum: Einsum, axis: Axis, size: int) -> Einsum:
+    whole = size == axis.extent
+    split = einsum if whole else split_axis(einsum, axis.name, size)
+    kept = axis.name if whole else f"{axis.name}_i"
+    copy = f"{kept}_r"
+    extents = {**split.extents, copy: size}
+    on_diagonal = Guard(Index(((kept, 1), (copy, -1))), 0, 1)
+    return replace(
+        split,
+        axes=(*split.axes, Axis(copy, size, True)),
+        a=split.a.substitute({kept: Index.axis(copy)}, extents),
+        b=replace(split.b, domain=(*split.b.domain, on_diagonal)),
+        notes=(*split.notes, f"{kept} on the diagonal"),
+    )
+
+
+# ---- element types
+
+
+def fit(access: Access, dtype: DType) -> Access | None:
+    """Store an operand as ``dtype``: widened, or moved by half the range between signed and unsigned; None if too wide."""
+    have = access.dtype
+    shift = 0
+    if not dtype.contains(have):
+        if have.signed == dtype.signed or dtype.width < have.width:
+            return None
+        shift = 1 << (have.width - 1)
+        shift = shift if have.signed else -shift
+    return replace(access, stored=dtype, shift=shift)
