@@ -46,8 +46,7 @@ def _integer(text: str, low: int, high: int, default: Any = dataclasses.MISSING)
 
 
 _ACC_HELP = "accumulator type; default int32 if one tile provably fits, else the narrowest type that it fits"
-_OVERFLOWS = tuple(mode.value for mode in Overflow if mode is not Overflow.SATURATE_ONCE)
-_OVERFLOW = {"kind": "choice", "help": "what the accumulator does on overflow", "choices": _OVERFLOWS}
+_OVERFLOW = {"kind": "choice", "help": "what the accumulator does on overflow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +54,7 @@ class Parameters:
     """What every family shares: two operand types, an accumulator type, an overflow mode."""
 
     family: ClassVar[str]
+    overflow_modes: ClassVar[tuple[Overflow, ...]] = (Overflow.FORBID, Overflow.WRAP, Overflow.SATURATE)
 
     a: DType = field(default=DType(8), metadata={"kind": "dtype", "help": "type of operand A (activations)"})
     b: DType = field(default=DType(8), metadata={"kind": "dtype", "help": "type of operand B (weights)"})
@@ -70,13 +70,9 @@ class Parameters:
                 raise ParameterError(f"{spec.name} must be true or false, not {getattr(self, spec.name)!r}")
         for name in "ab":
             self._set(name, _check_operand(name, getattr(self, name)))
-        self._set("overflow", overflow_of(self.overflow))
-        if self.overflow is Overflow.SATURATE_ONCE:
-            raise ParameterError(
-                f"overflow must be one of {', '.join(_OVERFLOWS)}, not 'saturate-once', which no block builds; nearest: saturate"
-            )
+        self._set("overflow", self._check_overflow(overflow_of(self.overflow)))
         self._set("acc", self._default_acc() if self.acc is None else DType.of(self.acc))
-        if self.overflow is Overflow.SATURATE and self.acc.width > MAX_SATURATING_WIDTH:
+        if self.overflow in (Overflow.SATURATE, Overflow.SATURATE_ONCE) and self.acc.width > MAX_SATURATING_WIDTH:
             nearest = DType(MAX_SATURATING_WIDTH, self.acc.signed)
             raise ParameterError(
                 f"a saturating accumulator must be at most {MAX_SATURATING_WIDTH} bits wide, not {self.acc}; nearest legal value: {nearest}"
@@ -85,6 +81,15 @@ class Parameters:
 
     def _settle(self) -> None:
         """Fill in defaults that depend on other parameters."""
+
+    def _check_overflow(self, mode: Overflow) -> Overflow:
+        if mode not in self.overflow_modes:
+            allowed = ", ".join(allowed.value for allowed in self.overflow_modes)
+            raise ParameterError(
+                f"overflow of {self.family} must be one of {allowed}, not {mode.value!r}: it adds one product at a time; "
+                f"nearest legal value: {Overflow.SATURATE.value}"
+            )
+        return mode
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -276,6 +281,8 @@ class DotProductParameters(Parameters):
     a, b : DType or str, 2..16 bits
     acc : DType, str or None
     overflow : Overflow or str
+        The products of one beat are summed exactly, so saturation is always ``saturate-once`` (per beat);
+        ``saturate`` is read as that.
 
     Raises
     ------
@@ -283,6 +290,7 @@ class DotProductParameters(Parameters):
     """
 
     family: ClassVar[str] = "dot-product"
+    overflow_modes: ClassVar[tuple[Overflow, ...]] = (Overflow.FORBID, Overflow.WRAP, Overflow.SATURATE_ONCE)
 
     lanes: int = _integer("dot products computed side by side", 1, MAX_EXTENT)
     depth: int = _integer("products per lane and beat", 1, MAX_EXTENT)
@@ -291,6 +299,9 @@ class DotProductParameters(Parameters):
 
     def _settle(self) -> None:
         check_integer("depth", self.depth, 1, MAX_EXTENT)
+
+    def _check_overflow(self, mode: Overflow) -> Overflow:
+        return Overflow.SATURATE_ONCE if mode is Overflow.SATURATE else mode
 
     @property
     def tile_depth(self) -> int:
@@ -452,13 +463,15 @@ class Option:
 
 def options(family: str) -> tuple[Option, ...]:
     """Parameters of a family: those of its shape first, then the types."""
-    fields = dataclasses.fields(family_of(family))
+    record = family_of(family)
+    fields = dataclasses.fields(record)
     shared = {spec.name for spec in dataclasses.fields(Parameters)}
     ordered = [spec for spec in fields if spec.name not in shared] + [spec for spec in fields if spec.name in shared]
-    return tuple(_option(spec) for spec in ordered)
+    modes = tuple(mode.value for mode in record.overflow_modes)
+    return tuple(_option(spec, modes if spec.name == "overflow" else spec.metadata.get("choices", ())) for spec in ordered)
 
 
-def _option(spec: dataclasses.Field[Any]) -> Option:
+def _option(spec: dataclasses.Field[Any], choices: tuple[str, ...]) -> Option:
     required = spec.default is dataclasses.MISSING
     return Option(
         name=spec.name,
@@ -468,7 +481,7 @@ def _option(spec: dataclasses.Field[Any]) -> Option:
         help=spec.metadata["help"],
         low=spec.metadata.get("low"),
         high=spec.metadata.get("high"),
-        choices=spec.metadata.get("choices", ()),
+        choices=choices,
     )
 
 

@@ -213,7 +213,7 @@ class Contraction:
     def label(self) -> str:
         """Extents and types as used in names: ``m4n4k16_s8s8s32``."""
         extents = "".join(f"{axis}{extent}" for axis, extent in self.extents.items()) or "scalar"
-        mode = "" if self.overflow is Overflow.FORBID else f"_{self.overflow.value}"
+        mode = "" if self.overflow is Overflow.FORBID else f"_{self.overflow.value.replace('-', '_')}"
         return f"{extents}_{self.a.short}{self.b.short}{self.acc.short}{mode}"
 
     def __str__(self) -> str:

@@ -1,0 +1,213 @@
+"""Systolic arrays: a grid of processing elements that talk to their neighbours only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+
+from ..intrinsics import DType, Overflow
+from ..intrinsics.numerics import min_acc_width
+from .accumulator import settle
+from .block import StreamBlock, delay_line, shape_of
+from .parameters import SystolicParameters
+
+Grid = list[list[Signal]]
+
+
+class SystolicArray(StreamBlock):
+    """A grid of rows x cols multiply-accumulate elements, output- or weight-stationary.
+
+    ``C[m, n] = sum_k A[m, k] * B[k, n]``.
+
+    *Output-stationary*: m runs over the rows, n over the columns, one k per beat. Lane m of ``i_a`` is A[m, k]; lane n of
+    ``i_b`` is B[k, n]; a beat is accepted when both are valid. The beat with ``last`` ends the pass; C leaves row by row
+    (row 0 first, ``o_c.last`` with the final row) while the next pass already streams in and accumulates from zero. A beat
+    with ``last`` is held back until ``min_interval`` cycles after the one before. Sums leave through a chain that always
+    shifts against the wave, towards row 0: PE(i, j) puts its sum in when the wave of the pass has left it, so row i is on
+    top two cycles after row i-1 and rows of one pass never meet. The accumulator wraps or saturates after every k.
+
+    *Weight-stationary*: k runs over the rows, n over the columns, one m per beat. ``rows`` beats of ``i_b`` carry B[k, :]
+    with the highest k first; lane k of ``i_a`` is A[m, k]; each beat of ``i_a`` gives one beat C[m, :] of ``o_c``, with
+    its ``last`` passed through. ``last`` marks the last vector for the present weights: the next vector waits until the
+    next weights are complete, and a swap flag that travels with it makes them take effect PE by PE. Weight beat t only
+    moves rows 0..t, so it may follow directly behind that flag: a new tile loads while the wave is still running. The
+    partial sum wraps or saturates after every row, k = 0 first.
+
+    Parameters
+    ----------
+    parameters : SystolicParameters
+
+    Members
+    -------
+    i_a : In(stream), ``rows`` lanes
+    i_b : In(stream), ``cols`` lanes
+    o_c : Out(stream), ``cols`` lanes
+
+    Latency
+    -------
+    Output-stationary: ``cols + 2`` cycles from ``last`` to row 0, then a row every 2 cycles; ``last`` beats at least
+    ``2 * rows - 1`` cycles apart. Weight-stationary: ``rows + cols`` cycles from a vector to its result, one vector per
+    cycle; first vectors of two passes at least ``rows`` cycles apart, ``rows`` cycles before the first.
+
+    References
+    ----------
+    H. T. Kung, "Why systolic architectures?", IEEE Computer 15(1), 1982.
+    """
+
+    def __init__(self, parameters: SystolicParameters) -> None:
+        super().__init__(parameters)
+        self._p = parameters
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        en = self.enable(m)
+        if self._p.weight_stationary:
+            self._weight_stationary(m, en)
+        else:
+            self._output_stationary(m, en)
+        return m
+
+    # ---- shared
+
+    def _grid(self, name: str, dtype: DType) -> Grid:
+        columns = range(self._p.cols)
+        return [[Signal(shape_of(dtype), name=f"{name}_{i}_{j}", reset_less=True) for j in columns] for i in range(self._p.rows)]
+
+    def _skewed(self, m: Module, en: Value, lanes: list[Value], name: str) -> list[Value]:
+        """Lane i delayed by i cycles."""
+        return [delay_line(m, en, lane, i, f"{name}_skew_{i}")[-1] for i, lane in enumerate(lanes)]
+
+    def _deskew(self, m: Module, en: Value, columns: list[Signal], name: str) -> None:
+        """Drive the result lanes, all columns aligned with the last one."""
+        for j, column in enumerate(columns):
+            aligned = delay_line(m, en, column, self._p.cols - 1 - j, f"{name}_deskew_{j}")[-1]
+            m.d.comb += self.o_c.payload.data[j].eq(aligned)
+
+    # ---- output-stationary
+
+    def _output_stationary(self, m: Module, en: Value) -> None:
+        rows, cols = self._p.rows, self._p.cols
+        fire = self.fire_jointly(m, en, hold=self.hold_last(m, en))
+        waves = rows + cols - 1
+        first = delay_line(m, en, fire & self.first_of_pass(m, fire), waves, "first", keep_reset=True)
+        done = delay_line(m, en, fire & self.i_a.payload.last, max(waves, cols) + 1, "done", keep_reset=True)
+        acc = self._accumulators(m, en, fire, first[1:])
+        out = self._grid("out", self._p.acc)
+        with m.If(en):
+            for i in range(rows):
+                below = out[i + 1] if i + 1 < rows else acc[i]
+                m.d.sync += [out[i][j].eq(Mux(done[i + j + 2], acc[i][j], below[j])) for j in range(cols)]
+        self._deskew(m, en, out[0], "out")
+        self._announce_rows(m, en, done[cols + 1])
+
+    def _accumulators(self, m: Module, en: Value, fire: Value, first: list[Value]) -> Grid:
+        """Operands pass right and down, sums stay; a bubble multiplies by zero."""
+        p = self._p
+        a, b, acc = self._grid("a", p.a), self._grid("b", p.b), self._grid("acc", p.acc)
+        lanes = [Mux(fire, self.i_a.payload.data[i], 0) for i in range(p.rows)]
+        left = self._skewed(m, en, lanes, "a")
+        top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
+        steps = []
+        for i in range(p.rows):
+            for j in range(p.cols):
+                total = Mux(first[i + j], 0, acc[i][j]) + a[i][j] * b[i][j]
+                steps += [
+                    a[i][j].eq(a[i][j - 1] if j else left[i]),
+                    b[i][j].eq(b[i - 1][j] if i else top[j]),
+                    acc[i][j].eq(settle(m, total, p.acc, p.overflow, name=f"exact_{i}_{j}")),
+                ]
+        with m.If(en):
+            m.d.sync += steps
+        return acc
+
+    def _announce_rows(self, m: Module, en: Value, start: Value) -> None:
+        """Row 0 is valid in the cycle after ``start``, then one row every second cycle."""
+        final = 2 * (self._p.rows - 1)
+        active, left = Signal(name="rows_active"), Signal(range(max(final, 1) + 1), name="rows_left")
+        m.d.comb += [self.o_c.valid.eq(active & ~left[0]), self.o_c.payload.last.eq(left == 0)]
+        with m.If(en):
+            m.d.sync += active.eq(start | (active & (left != 0)))
+            with m.If(start):
+                m.d.sync += left.eq(final)
+            with m.Elif(left != 0):
+                m.d.sync += left.eq((left - 1)[: len(left)])
+
+    # ---- weight-stationary
+
+    def _weight_stationary(self, m: Module, en: Value) -> None:
+        rows, cols = self._p.rows, self._p.cols
+        fire, swap, load = self._accept(m, en)
+        valid = delay_line(m, en, fire, rows + cols, "valid", keep_reset=True)[-1]
+        last = delay_line(m, en, self.i_a.payload.last, rows + cols, "last")[-1]
+        m.d.comb += [self.o_c.valid.eq(valid), self.o_c.payload.last.eq(last)]
+        weights = self._weights(m, en, swap, load)
+        self._deskew(m, en, self._partial_sums(m, en, weights), "sum")
+
+    def _accept(self, m: Module, en: Value) -> tuple[Value, Value, Value]:
+        """Controller: (a vector is accepted, it swaps the weights, rows that a weight beat moves).
+
+        ``loaded`` has a one for every weight beat of the next tile that is in. Beat t moves rows 0..t.
+        """
+        loaded = Signal(self._p.rows, name="loaded")
+        fire, swap, first = Signal(name="fire"), Signal(name="swap"), self.first_of_pass(m, self.i_a.valid & self.i_a.ready)
+        beat, before = Signal(name="beat"), Signal(self._p.rows, name="loaded_before")
+        moved = Signal(self._p.rows, name="moved")
+        m.d.comb += [
+            self.i_a.ready.eq(en & (~first | loaded[-1])),
+            fire.eq(self.i_a.valid & self.i_a.ready),
+            swap.eq(fire & first),
+            self.i_b.ready.eq(en & (~loaded[-1] | swap)),
+            beat.eq(self.i_b.valid & self.i_b.ready),
+            before.eq(Mux(swap, 0, loaded)),
+            moved.eq(((before << 1) | 1)[: self._p.rows]),
+        ]
+        with m.If(en):
+            m.d.sync += loaded.eq(Mux(beat, moved, before))
+        return fire, swap, Mux(beat, moved, 0)
+
+    def _weights(self, m: Module, en: Value, swap: Value, load: Value) -> Grid:
+        """Weights in use; the next ones come down the columns, each column one cycle after its left neighbour."""
+        p = self._p
+        shadow, weights = self._grid("next", p.b), self._grid("w", p.b)
+        swaps = delay_line(m, en, swap, p.rows + p.cols - 2, "swap", keep_reset=True)
+        loads = delay_line(m, en, load, p.cols - 1, "load", keep_reset=True)
+        top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
+        with m.If(en):
+            for i in range(p.rows):
+                for j in range(p.cols):
+                    above = shadow[i - 1][j] if i else top[j]
+                    m.d.sync += [
+                        shadow[i][j].eq(Mux(loads[j][i], above, shadow[i][j])),
+                        weights[i][j].eq(Mux(swaps[i + j], shadow[i][j], weights[i][j])),
+                    ]
+        return weights
+
+    def _partial_sums(self, m: Module, en: Value, weights: Grid) -> list[Signal]:
+        """Activations pass right, partial sums pass down; returns the bottom row."""
+        p = self._p
+        a = self._grid("a", p.a)
+        left = self._skewed(m, en, [self.i_a.payload.data[i] for i in range(p.rows)], "a")
+        sums: list[Signal] = []
+        steps = []
+        for i in range(p.rows):
+            dtype, overflow = self._sum_type(i)
+            row = [Signal(shape_of(dtype), name=f"sum_{i}_{j}", reset_less=True) for j in range(p.cols)]
+            for j in range(p.cols):
+                product = a[i][j] * weights[i][j]
+                total = sums[j] + product if i else product
+                steps += [
+                    a[i][j].eq(a[i][j - 1] if j else left[i]),
+                    row[j].eq(settle(m, total, dtype, overflow, name=f"exact_{i}_{j}")),
+                ]
+            sums = row
+        with m.If(en):
+            m.d.sync += steps
+        return sums
+
+    def _sum_type(self, row: int) -> tuple[DType, Overflow]:
+        """Type of the partial sums behind ``row``, no wider than their range needs, and what they do on overflow."""
+        p = self._p
+        signed = p.a.signed or p.b.signed
+        exact = DType(min_acc_width(p.a, p.b, row + 1, signed=signed), signed)
+        return (exact, Overflow.FORBID) if p.acc.contains(exact) else (p.acc, p.overflow)
