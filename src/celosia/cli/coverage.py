@@ -18,11 +18,11 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--isa", action="append", default=[], metavar="NAME|FILE", help="instruction of the catalogue, or a TOML file; repeatable"
     )
-    option("--workload", action="append", default=[], metavar="NAME|FILE", help="operators, resnet18, or a file; repeatable")
+    parser.add_argument("--workload", action="append", default=[], metavar="NAME|FILE", help="operators, resnet18, or a file; repeatable")
     parser.add_argument(
         "--operator", action="append", default=[], metavar="OP", help="single operator, such as gemm:196x256x2304; repeatable"
     )
-    option("--list", action="store_true", help="list the instructions of the catalogue and stop")
+    parser.add_argument("--list", action="store_true", help="list the instructions of the catalogue and stop")
     add_output_options(parser)
     parser.set_defaults(handler=run)
 
