@@ -108,7 +108,12 @@ def emit_rtl(point: DesignPoint, *, prefix: str | None = None) -> RtlDesign:
     return RtlDesign(verilog=banner(point, top) + body, top=top, ports=ports, point=point)
 
 
+LINT_OFF = ("WIDTH", "PROCASSINIT", "UNUSEDSIGNAL")
+"""Verilator's remarks on the style of machine-made netlists: Yosys leaves extension to the language, and sets initial values."""
+
+
 def banner(point: DesignPoint, top: str) -> str:
     """Comment lines that say which design a generated Verilog file belongs to."""
     lines = (f"design {top}", f"hash {point.hash}", f"parameters {json.dumps(point.to_dict(), sort_keys=True)}")
-    return "".join(f"// celosia {line}\n" for line in lines)
+    pragmas = "".join(f"/* verilator lint_off {rule} */\n" for rule in LINT_OFF)
+    return "".join(f"// celosia {line}\n" for line in lines) + pragmas
