@@ -195,6 +195,20 @@ class Guard:
         return f"{self.low} <= {self.index} < {self.high}"
 
 
+def merge_guards(guards: Iterable[Guard], extents: Mapping[str, int]) -> tuple[Guard, ...]:
+    """One guard per index, with a positive first term and no constant; those that always hold are left out."""
+    merged: dict[Index, tuple[int, int]] = {}
+    for guard in guards:
+        bare = guard.index - guard.index.const
+        low, high = guard.low - guard.index.const, guard.high - guard.index.const
+        if bare.terms and bare.terms[0][1] < 0:
+            bare, low, high = bare * -1, 1 - high, 1 - low
+        before = merged.get(bare, (low, high))
+        merged[bare] = max(low, before[0]), min(high, before[1])
+    unified = (Guard(index, low, high) for index, (low, high) in merged.items())
+    return tuple(guard for guard in unified if not guard.holds_always(extents))
+
+
 @dataclass(frozen=True)
 class Axis:
     """One loop of the operator; ``reduction`` if the output does not depend on it."""

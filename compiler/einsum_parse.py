@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..intrinsics import DType
-from .einsum import Access, Axis, Einsum, Guard, Index, quotient
+from .einsum import Access, Axis, Einsum, Guard, Index, merge_guards, quotient
 from .einsum_transform import drop_unit_axes, separate
 from .reasons import Reason, Rejected
 
@@ -69,8 +69,8 @@ def _parse(func: Any, name: str, constants: frozenset[int]) -> Parsed:
     func, block = _inline(func, block)
     reader = _Reader(block)
     a, b = (reader.operand(factor) for factor in reader.factors())
-    params = {param.name: position for position, param in enumerate(func.params)}
-    a, b = (replace(operand, constant=params.get(operand.tensor, -1) in constants) for operand in (a, b))
+    weights = [param for position, param in enumerate(func.params) if position in constants]
+    a, b = (replace(operand, constant=any(reader.buffers[operand.tensor].same_as(weight) for weight in weights)) for operand in (a, b))
     out = block.body.buffer
     axes = tuple(Axis(reader.names[var], extent, reduction) for var, extent, reduction in reader.iterators)
     einsum = Einsum(
@@ -261,11 +261,12 @@ class _Reader:
 
     def _load(self, e: Any) -> Access:
         buffer = e.source
-        self.buffers[buffer.name] = buffer
-        dtype = _dtype(buffer.dtype)
-        return Access(
-            tensor=buffer.name, shape=_static_shape(buffer), dtype=dtype, index=tuple(self.index(i) for i in e.indices)
-        )
+        name = next((name for name, known in self.buffers.items() if known.same_as(buffer)), buffer.name)
+        while name in self.buffers and not self.buffers[name].same_as(buffer):
+            name += "'"
+        self.buffers[name] = buffer
+        index = tuple(self.index(i) for i in e.indices)
+        return Access(tensor=name, shape=_static_shape(buffer), dtype=_dtype(buffer.dtype), index=index)
 
     def _check_cast(self, inner: Access, dtype: str) -> None:
         target = _dtype(dtype)
@@ -292,8 +293,7 @@ class _Reader:
             raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} has guards with the two values {inner.fill} and {fill}")
         if not inner.dtype.min <= fill <= inner.dtype.max:
             raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} is padded with {fill}, which {inner.dtype} does not hold")
-        guards = tuple(guard for guard in self._conditions(condition) if not guard.holds_always(self.extents))
-        return replace(inner, guards=tuple(dict.fromkeys((*inner.guards, *guards))), fill=fill)
+        return replace(inner, guards=merge_guards((*inner.guards, *self._conditions(condition)), self.extents), fill=fill)
 
     def _conditions(self, e: Any) -> list[Guard]:
         kind = _kind(e)
@@ -308,8 +308,7 @@ class _Reader:
         low, high = difference.bounds(self.extents)
         first = low if comparison[0] is None else comparison[0]
         last = high + 1 if comparison[1] is None else comparison[1]
-        const = difference.const
-        return [Guard(difference - const, first - const, last - const)]
+        return [Guard(difference, first, last)]
 
     def index(self, e: Any) -> Index:
         """Quasi-affine form of an integer expression over the iterators."""

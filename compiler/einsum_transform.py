@@ -129,7 +129,9 @@ def _split_phase(einsum: Einsum, phase: _Phase) -> Einsum:
         result = replace(result, b=replace(result.b, domain=(*result.b.domain, inside)))
     if not exists.holds_always(extents):
         result = replace(result, out_guards=(*result.out_guards, exists))
-    return replace(result, notes=(*result.notes, f"{spatial.name} by {stride} phases"))
+    taken = sum((h + r + phase.const) % stride == 0 for h in range(spatial.extent) for r in range(taps.extent))
+    macs = result.macs * taken // (spatial.extent * taps.extent)
+    return replace(result, macs=macs, notes=(*result.notes, f"{spatial.name} in {stride} phases"))
 
 
 

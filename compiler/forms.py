@@ -18,6 +18,8 @@ Parameters = dict[str, int | tuple[int, ...]]
 CLASSES = {"ac": "m", "bc": "n", "ab": "k", "abc": "batch"}
 """Names of the roles: what each would be in a matrix multiplication."""
 
+CLASS_ORDER = ("batch", "m", "n", "k")
+
 SPATIAL = {1: ("l",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
 

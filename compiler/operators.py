@@ -85,7 +85,7 @@ class Operator:
         """Axes of one role, in order."""
         return tuple(axis for axis in self.axes if self.roles[axis] == role)
 
-    @property
+    @functools.cached_property
     def classes(self) -> Mapping[str, int]:
         """Extent of each class (batch, m, n, k) that the operator has."""
         return {

@@ -29,6 +29,7 @@ class Reason(enum.Enum):
     DYNAMIC_SHAPE = "dynamic-shape"  #: an extent is not a number
     TOO_WIDE = "data-too-wide"  #: the data has more bits than the instruction's operands, in either order
     NO_PARALLELISM = "no-shared-axis"  #: no axis of the operator fits any axis of the instruction: one product per execution
+    UNIT_REDUCTION = "unit-reduction"  #: the reduction has extent 1, which TVM's layout primitives forget
     REFUSED = "refused"  #: TVM did not tensorize although the rules above allow it
 
 

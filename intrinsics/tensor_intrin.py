@@ -170,7 +170,8 @@ def _loops(contraction: Contraction, index: dict[str, str], product: str) -> str
     axes = contraction.axes
     update = f"C[{index['c']}] = C[{index['c']}] + {product.format(**index)}\n"
     if not axes:
-        return f'        with T.sblock("update"):\n            {update}'
+        # A tile without axes: the compiler puts a unit loop where the loops of the tile would be, and TVM compares it.
+        return f'        for _unit in range(1):\n            with T.sblock("update"):\n                {update}'
     extents = [str(contraction.extents[axis]) for axis in axes]
     kinds = "".join("S" if axis in contraction.c_axes else "R" for axis in axes)
     loops = f"T.grid({', '.join(extents)})" if len(axes) > 1 else f"range({extents[0]})"

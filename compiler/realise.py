@@ -1,0 +1,264 @@
+"""From a map to TIR: pack, contract, unpack; then tensorize. What already lies right is not packed.
+
+The function keeps its signature. Its blocks are ``pack_a``, ``pack_b`` (absent where an operand stays in place), ``contract``
+(a pure einsum on whole tiles), ``sum_a``, ``sum_b`` (only for zero points) and ``unpack`` (absent where results stay in place).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..intrinsics import Contraction, Instruction, MappingError, Overflow
+from .einsum import Access, Index
+from .einsum_parse import Parsed, walk
+from .mapping import Mapped
+from .mapping_layout import IN_PLACE, Layout
+from .realise_tir import Loop, Nest, condition, element, index_expr
+
+CONTRACT = "contract"
+_UNIT = Loop("unit", 1, True)
+
+
+@dataclass(frozen=True)
+class Realised:
+    """A map as a PrimFunc, not yet tensorized.
+
+    Parameters
+    ----------
+    func : PrimFunc
+    mapped : Mapped
+    packs : tuple of str
+        Blocks that move data, in order.
+    """
+
+    func: Any
+    mapped: Mapped
+    packs: tuple[str, ...]
+
+
+def realise(mapped: Mapped, parsed: Parsed) -> Realised:
+    """Write a map as a PrimFunc with the signature of the operator's.
+
+    Parameters
+    ----------
+    mapped : Mapped
+        Of ``parsed.einsum``.
+    parsed : Parsed
+    """
+    writer = _Writer(mapped, parsed)
+    statements = writer.statements()
+    return Realised(_spliced(parsed, statements, writer.buffers), mapped, tuple(writer.packs))
+
+
+class _Writer:
+    def __init__(self, mapped: Mapped, parsed: Parsed) -> None:
+        self.mapped, self.parsed, self.einsum = mapped, parsed, mapped.einsum
+        self.acc = mapped.instruction.contraction.acc.container.name
+        self.extents = self.einsum.extents
+        self.buffers: list[Any] = []
+        self.packs: list[str] = []
+
+    def _buffer(self, shape: tuple[int, ...], dtype: str, name: str) -> Any:
+        from tvm import tirx
+
+        buffer = tirx.decl_buffer(list(shape) or [1], dtype, name)
+        self.buffers.append(buffer)
+        return buffer
+
+    def statements(self) -> list[Any]:
+        """All statements in order."""
+        done: list[Any] = []
+        sources = {name: self._operand(name, done) for name in "ab"}
+        layout = self.mapped.layouts["c"]
+        out = self.parsed.buffers[self.einsum.out]
+        target = out if layout.kind == IN_PLACE else self._buffer(layout.shape, self.acc, "tiles")
+        done.append(self._contract(sources, target))
+        if layout.kind != IN_PLACE:
+            done += self._unpack(target, out)
+        return done
+
+    # ---- operands
+
+    def _operand(self, name: str, done: list[Any]) -> Any:
+        access, layout = self.mapped.access(name), self.mapped.layouts[name]
+        buffer = self.parsed.buffers[access.tensor]
+        if layout.kind == IN_PLACE:
+            return buffer
+        packed = self._buffer(layout.shape, access.container.name, f"packed_{name}")
+        done.append(self._pack(f"pack_{name}", access, layout, buffer, packed))
+        return packed
+
+    def _pack(self, name: str, access: Access, layout: Layout, buffer: Any, packed: Any) -> Any:
+        nest = Nest(name, [Loop(f"#{number}", extent) for number, extent in enumerate(layout.shape)])
+        value = element(
+            access, buffer, source=layout.source, guards=layout.guards, zero=layout.zero, env=nest.env, extents=nest.extents
+        )
+        self.packs.append(name)
+        return nest.store(packed, self._position(layout, nest), value)
+
+    def _position(self, layout: Layout, nest: Nest) -> list[Any]:
+        return [nest.env[f"#{number}"] for number in range(len(layout.shape))] or [index_expr(Index(), {})]
+
+    # ---- contraction
+
+    def _contract(self, sources: dict[str, Any], target: Any) -> Any:
+        from tvm import tirx
+
+        nest = Nest(CONTRACT, self._loops())
+        layouts = self.mapped.layouts
+        loads = [self._load(sources[name], layouts[name].use, nest).astype(self.acc) for name in "ab"]
+        position = [index_expr(index, nest.env) for index in layouts["c"].use] or [index_expr(Index(), {})]
+        return nest.store(target, position, loads[0] * loads[1], init=tirx.const(0, self.acc))
+
+    def _load(self, buffer: Any, use: tuple[Index, ...], nest: Nest) -> Any:
+        from tvm import tirx
+
+        return tirx.BufferLoad(buffer, [index_expr(index, nest.env) for index in use] or [index_expr(Index(), {})])
+
+    def _loops(self) -> list[Loop]:
+        outer = [Loop(axis.name, axis.extent, axis.reduction) for axis in self.einsum.axes if axis.name in self.mapped.outer]
+        tiles = [Loop(tile.variable, tile.padded, tile.reduction) for tile in self.mapped.tiles.values()]
+        loops = [loop for part in (outer, tiles) for loop in part if not loop.reduction]
+        loops += [loop for part in (outer, tiles) for loop in part if loop.reduction]
+        return loops if any(loop.reduction for loop in loops) else [*loops, _UNIT]
+
+    # ---- results
+
+    def _unpack(self, tiles: Any, out: Any) -> list[Any]:
+        from tvm import tirx
+
+        einsum = self.einsum
+        nest = Nest("unpack", [Loop(axis.name, axis.extent) for axis in einsum.axes if axis.name in einsum.out_axes])
+        grouped = {tile.variable: self._fused(tile.axes) for tile in self.mapped.tiles.values()}
+        use = [index.substitute(grouped, nest.extents) for index in self.mapped.layouts["c"].use]
+        value = tirx.BufferLoad(tiles, [index_expr(index, nest.env) for index in use] or [index_expr(Index(), {})])
+        value = value.astype(einsum.acc.container.name)
+        sums, value = self._corrected(value, nest)
+        position = [index_expr(index, nest.env) for index in einsum.out_index]
+        predicate = condition(einsum.out_guards, nest.env, nest.extents)
+        self.packs.append("unpack")
+        return [*sums, nest.store(out, position, value, predicate=predicate)]
+
+    def _fused(self, axes: tuple[str, ...]) -> Index:
+        total = Index()
+        for axis in axes:
+            total = total * self.extents[axis] + Index.axis(axis)
+        return total
+
+    def _corrected(self, value: Any, nest: Nest) -> tuple[list[Any], Any]:
+        """Undo zero points: ``sum (a - za)(b - zb) = sum ab - zb sum a - za sum (b - zb)``."""
+        from tvm import tirx
+
+        za, zb = self.einsum.a.offset, self.einsum.b.offset
+        dtype = self.einsum.acc.container.name
+        sums = []
+        for name, access, factor, offset in (("a", self.einsum.a, zb, 0), ("b", self.einsum.b, za, zb)):
+            if factor:
+                statement, total = self._sum(name, access, offset, nest)
+                sums.append(statement)
+                value = value - tirx.const(factor, dtype) * total
+        return sums, value
+
+    def _sum(self, name: str, access: Access, offset: int, outer: Nest) -> tuple[Any, Any]:
+        """Sum of an operand's stored values minus ``offset`` over the reduction axes: the block, and its value in ``outer``."""
+        from tvm import tirx
+
+        einsum, dtype = self.einsum, self.einsum.acc.container.name
+        domain = (*einsum.a.domain, *einsum.b.domain, *einsum.out_guards)
+        used = access.axes.union(*(guard.index.axes for guard in domain))
+        kept = [axis for axis in einsum.axes if axis.name in used and axis.name in einsum.out_axes]
+        summed = [axis for axis in einsum.axes if axis.reduction]
+        buffer = self._buffer(tuple(axis.extent for axis in kept), dtype, f"total_{name}")
+        nest = Nest(f"sum_{name}", [Loop(axis.name, axis.extent, axis.reduction) for axis in (*kept, *summed)] or [_UNIT])
+        value = element(
+            access,
+            self.parsed.buffers[access.tensor],
+            source=access.index,
+            guards=access.guards,
+            zero=(),
+            env=nest.env,
+            extents=nest.extents,
+        ).astype(dtype)
+        value = value - tirx.const(offset, dtype) if offset else value
+        inside = condition(domain, nest.env, nest.extents)
+        if inside is not None:
+            value = tirx.if_then_else(inside, value, tirx.const(0, dtype))
+        zero = [index_expr(Index(), {})]
+        statement = nest.store(buffer, [nest.env[axis.name] for axis in kept] or zero, value, init=tirx.const(0, dtype))
+        return statement, tirx.BufferLoad(buffer, [outer.env[axis.name] for axis in kept] or zero)
+
+
+def _spliced(parsed: Parsed, statements: list[Any], buffers: list[Any]) -> Any:
+    """The operator's function with its einsum replaced by other statements."""
+    from tvm import tirx
+    from tvm.s_tir import SBlock, SBlockRealize
+
+    func = parsed.func
+    root = func.body.block
+    body = list(root.body.seq) if type(root.body).__name__ == "SeqStmt" else [root.body]
+    sequence: list[Any] = []
+    for statement in body:
+        holds = any(block.same_as(parsed.block) for block in walk(statement, SBlock))
+        sequence += statements if holds else [statement]
+    whole = tirx.SeqStmt(sequence) if len(sequence) > 1 else sequence[0]
+    allocated = [*root.alloc_buffers, *buffers]
+    block = SBlock([], root.reads, root.writes, root.name_hint, whole, None, allocated, root.match_buffers, root.annotations)
+    return tirx.PrimFunc(func.params, SBlockRealize([], True, block), None, func.attrs)
+
+
+# ---- tensorize
+
+
+def matchable(instruction: Instruction) -> Instruction:
+    """The instruction as TVM may match it: where no sum can saturate, one that saturates is one that wraps."""
+    old = instruction.contraction
+    if old.overflow in (Overflow.FORBID, Overflow.WRAP):
+        return instruction
+    return replace(instruction, contraction=Contraction(old.einsum, old.extents, old.a, old.b, old.acc, Overflow.WRAP))
+
+
+def tensorize(realised: Realised, intrinsic: str) -> Any:
+    """Schedule with the contraction tensorized to a registered intrinsic, in the order the map's loops have.
+
+    Raises
+    ------
+    MappingError
+        If TVM refuses.
+    """
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import ScheduleError
+
+    schedule = Schedule(realised.func, debug_mask="none", error_render_level="none")
+    block = schedule.get_sblock(CONTRACT)
+    tiles = realised.mapped.tiles
+    try:
+        inner = _tile(schedule, block, {tile.variable.replace("@", "tile_"): tile for tile in tiles.values()})
+        schedule.tensorize(inner, intrinsic)
+    except ScheduleError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise MappingError(f"TVM does not tensorize {realised.mapped.words} on {realised.mapped.instruction.name}: {lines[-1][:200]}") from None
+    return schedule
+
+
+def _tile(schedule: Any, block: Any, tiles: dict[str, Any]) -> Any:
+    """Split and reorder so that one tile is innermost; returns its first loop."""
+    spatial, reduction, inner = [], [], {}
+    for loop in schedule.get_loops(block):
+        name = schedule.get(loop).loop_var.name
+        tile = tiles.get(name)
+        outer = loop
+        if tile is not None:
+            outer, inner[tile.axis] = schedule.split(loop, [None, tile.extent])
+        (reduction if _is_reduction(schedule, block, name) else spatial).append(outer)
+    ordered = [inner[tile.axis] for tile in tiles.values()]
+    schedule.reorder(*spatial, *reduction, *ordered)
+    schedule.decompose_reduction(block, reduction[0] if reduction else ordered[0])
+    return ordered[0]
+
+
+def _is_reduction(schedule: Any, block: Any, loop_name: str) -> bool:
+    for axis in schedule.get(block).iter_vars:
+        if axis.var.name == f"v_{loop_name}":
+            return int(axis.iter_type) == 2
+    return False
