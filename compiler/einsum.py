@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..intrinsics import DType
 
+
 @dataclass(frozen=True)
 class Quotient:
     """``(inner // divisor) % modulus``; modulus 0 means none."""

@@ -84,7 +84,9 @@ def _parse(func: Any, name: str, constants: frozenset[int]) -> Parsed:
         acc=_dtype(out.dtype),
         macs=math.prod(axis.extent for axis in axes),
     )
-    return Parsed(einsum=drop_unit_axes(separate(drop_unit_axes(einsum))), func=func, block=block, buffers={**reader.buffers, out.name: out})
+    return Parsed(
+        einsum=drop_unit_axes(separate(drop_unit_axes(einsum))), func=func, block=block, buffers={**reader.buffers, out.name: out}
+    )
 
 
 # ---- blocks
@@ -95,7 +97,11 @@ def walk(node: Any, kind: Any) -> list[Any]:
     import tvm_ffi
 
     found: list[Any] = []
-    tvm_ffi.structural_walk(node, (kind, lambda match: found.append(match) and None), order="post")
+
+    def keep(match: Any) -> None:
+        found.append(match)
+
+    tvm_ffi.structural_walk(node, (kind, keep), order="post")
     return found
 
 
@@ -107,7 +113,7 @@ def blocks(func: Any) -> list[Any]:
 
 
 def _main_block(func: Any) -> Any:
-    for buffer in [*func.params, *(block_buffer for block in blocks(func) for block_buffer in [write.source for write in block.writes])]:
+    for buffer in [*func.params, *(write.source for block in blocks(func) for write in block.writes)]:
         if hasattr(buffer, "shape"):
             _static_shape(buffer)
     sums = [block for block in blocks(func) if block.init is not None]
@@ -221,8 +227,12 @@ class _Reader:
         if product is None:
             value = body.value
             if _kind(value) != "Add":
-                raise NotEinsum(Reason.NOT_SUM, f"block {self.block.name_hint} combines by {_kind(value).lower()} over {self._reduced()}, not by a sum")
-            raise NotEinsum(Reason.NOT_PRODUCT, f"block {self.block.name_hint} sums values over {self._reduced()} that are no product of two operands")
+                raise NotEinsum(
+                    Reason.NOT_SUM, f"block {self.block.name_hint} combines by {_kind(value).lower()} over {self._reduced()}, not by a sum"
+                )
+            raise NotEinsum(
+                Reason.NOT_PRODUCT, f"block {self.block.name_hint} sums values over {self._reduced()} that are no product of two operands"
+            )
         return product.a, product.b
 
     def _reduced(self) -> str:
@@ -281,7 +291,8 @@ class _Reader:
         if _kind(e) == "Select":
             return e.condition, e.true_value, e.false_value
         if getattr(e.op, "name", "").endswith("if_then_else"):
-            return tuple(e.args)  # type: ignore[return-value]
+            condition, value, otherwise = e.args
+            return condition, value, otherwise
         return None
 
     def _guarded(self, condition: Any, value: Any, otherwise: Any) -> Access:

@@ -97,18 +97,23 @@ def _phases(einsum: Einsum) -> Iterator[_Phase]:
         if access.fill != access.zero_point:
             continue
         for guard in access.guards:
-            terms = guard.index.terms
-            if len(terms) != 1 or not isinstance(terms[0][0], Quotient) or guard.high - guard.low != 1:
+            atom = _remainder(guard)
+            if atom is None:
                 continue
-            atom, coefficient = terms[0]
-            inner = atom.inner
-            if coefficient != 1 or atom.divisor != 1 or not atom.modulus or any(c != 1 for _, c in inner.terms) or inner.quotients:
-                continue
-            axes = [by_name[str(name)] for name, _ in inner.terms]
-            if sorted(axis.reduction for axis in axes) != [False, True]:
-                continue
-            spatial, reduction = sorted(axes, key=lambda axis: axis.reduction)
-            yield _Phase(spatial, reduction, inner.const - (guard.low - guard.index.const), atom.modulus)
+            axes = [by_name[str(name)] for name, _ in atom.inner.terms]
+            if sorted(axis.reduction for axis in axes) == [False, True]:
+                spatial, reduction = sorted(axes, key=lambda axis: axis.reduction)
+                yield _Phase(spatial, reduction, atom.inner.const - guard.low, atom.modulus)
+
+
+def _remainder(guard: Guard) -> Quotient | None:
+    """The atom of a guard that asks for one remainder of a plain sum of axes."""
+    if len(guard.index.terms) != 1 or guard.index.const or guard.high - guard.low != 1:
+        return None
+    atom, coefficient = guard.index.terms[0]
+    if not isinstance(atom, Quotient) or coefficient != 1 or atom.divisor != 1 or not atom.modulus:
+        return None
+    return None if any(factor != 1 for _, factor in atom.inner.terms) or atom.inner.quotients else atom
 
 
 def _split_phase(einsum: Einsum, phase: _Phase) -> Einsum:
@@ -132,7 +137,6 @@ def _split_phase(einsum: Einsum, phase: _Phase) -> Einsum:
     taken = sum((h + r + phase.const) % stride == 0 for h in range(spatial.extent) for r in range(taps.extent))
     macs = result.macs * taken // (spatial.extent * taps.extent)
     return replace(result, macs=macs, notes=(*result.notes, f"{spatial.name} in {stride} phases"))
-
 
 
 # ---- depthwise: a batch axis as the diagonal of a matrix

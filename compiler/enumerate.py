@@ -68,7 +68,8 @@ def enumerate_maps(
     if not leaves:
         return _no_axis(einsum, instruction)
     return tuple(
-        Mapped(einsum=leaf.einsum, instruction=instruction, groups=leaf.groups, swapped=leaf.swapped, bandwidth=bandwidth) for leaf in leaves
+        Mapped(einsum=leaf.einsum, instruction=instruction, groups=leaf.groups, swapped=leaf.swapped, bandwidth=bandwidth)
+        for leaf in leaves
     )
 
 
@@ -104,13 +105,17 @@ def _accumulator(einsum: Einsum, instruction: Instruction) -> Rejected | None:
     exact = contraction.overflow in (Overflow.WRAP, Overflow.FORBID)
     if exact and acc.width >= einsum.acc.width:
         return None
-    low, high = (bound * einsum.depth for bound in bounds_of_product(_range(einsum.a.dtype, contraction.a), _range(einsum.b.dtype, contraction.b)))
+    low, high = (
+        bound * einsum.depth for bound in bounds_of_product(_range(einsum.a.dtype, contraction.a), _range(einsum.b.dtype, contraction.b))
+    )
     if acc.min <= low and high <= acc.max:
         return None
     need = max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + acc.signed
     change = f"an accumulator of {min(need, einsum.acc.width)} bits that wraps"
     if exact:
-        detail = f"{einsum.depth} products of {_reduced(einsum)} need {need} bits, which the accumulator {acc} of {instruction.name} does not hold"
+        detail = (
+            f"{einsum.depth} products of {_reduced(einsum)} need {need} bits, more than the accumulator {acc} of {instruction.name} has"
+        )
         return Rejected(Reason.ACCUMULATOR, detail, change)
     detail = f"the accumulator of {instruction.name} saturates, and {einsum.depth} products of {_reduced(einsum)} reach {max(high, -low)}"
     return Rejected(Reason.OVERFLOW, detail, change)
@@ -141,7 +146,6 @@ class _Best:
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
-        self._heap: list[tuple[tuple[float, int, int], int, _Leaf]] = []
         self._leaves: list[_Leaf] = []
 
     @property
@@ -181,9 +185,7 @@ class _Search:
         self.plans = {name: OperandLayouts(access, einsum) for name, access in (("a", einsum.a), ("b", einsum.b))}
         self.axes = sorted(self.contraction.axes, key=lambda axis: not any(name in self.contraction.role(axis) for name in self.live))
         self.options = {axis: self._options(axis) for axis in self.axes}
-        self.floor = [
-            math.prod(self.options[axis][0].ratio for axis in self.axes[position:]) for position in range(len(self.axes) + 1)
-        ]
+        self.floor = [math.prod(self.options[axis][0].ratio for axis in self.axes[position:]) for position in range(len(self.axes) + 1)]
         self.out_bytes: dict[tuple[Tile, ...], int] = {}
 
     def _options(self, axis: str) -> list[_Option]:
@@ -192,7 +194,10 @@ class _Search:
         candidates = [
             other.name
             for other in self.einsum.axes
-            if other.extent > 1 and roles[other.name] and set(roles[other.name]) <= set(role) and ("c" in role) == ("c" in roles[other.name])
+            if other.extent > 1
+            and roles[other.name]
+            and set(roles[other.name]) <= set(role)
+            and ("c" in role) == ("c" in roles[other.name])
         ]
         found = []
         for count in range(len(candidates) + 1):
@@ -269,7 +274,9 @@ def _too_wide(einsum: Einsum, instruction: Instruction) -> Rejected:
     detail = f"{einsum.a.tensor} x {einsum.b.tensor} is {have}, which {contraction.a} x {contraction.b} of {instruction.name} does not hold"
     parts = math.prod(-(-access.dtype.width // max(contraction.a.width, contraction.b.width)) for access in (einsum.a, einsum.b))
     narrow = min(contraction.a.width, contraction.b.width)
-    return Rejected(Reason.TOO_WIDE, detail, f"quantise to {narrow} bits, or split the operands into {narrow}-bit parts: {parts}x the calls")
+    return Rejected(
+        Reason.TOO_WIDE, detail, f"quantise to {narrow} bits, or split the operands into {narrow}-bit parts: {parts}x the calls"
+    )
 
 
 def _no_axis(einsum: Einsum, instruction: Instruction) -> Rejected:

@@ -11,6 +11,7 @@ from ..intrinsics import Instruction
 from .einsum import Access, Einsum
 from .mapping_layout import GATHERED, IN_PLACE, Layout, OperandLayouts, Tile, output_layout
 
+
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
     """One way to compute an operator with an instruction.
@@ -103,7 +104,7 @@ class Mapped:
 
     @property
     def status(self) -> str:
-        """``in place`` (nothing moves), ``weights packed`` (nothing moves at run time), ``direct`` or ``gathered`` (the activations move)."""
+        """What moves: ``in place`` (nothing), ``weights packed`` (nothing at run time), ``direct`` or ``gathered`` (data)."""
         moving = [name for name in "ab" if self.layouts[name].kind != IN_PLACE]
         if not moving and self.layouts["c"].kind == IN_PLACE:
             return "in place"

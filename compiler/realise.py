@@ -91,9 +91,7 @@ class _Writer:
 
     def _pack(self, name: str, access: Access, layout: Layout, buffer: Any, packed: Any) -> Any:
         nest = Nest(name, [Loop(f"#{number}", extent) for number, extent in enumerate(layout.shape)])
-        value = element(
-            access, buffer, source=layout.source, guards=layout.guards, zero=layout.zero, env=nest.env, extents=nest.extents
-        )
+        value = element(access, buffer, source=layout.source, guards=layout.guards, zero=layout.zero, env=nest.env, extents=nest.extents)
         self.packs.append(name)
         return nest.store(packed, self._position(layout, nest), value)
 
@@ -237,13 +235,17 @@ def tensorize(realised: Realised, intrinsic: str) -> Any:
         schedule.tensorize(inner, intrinsic)
     except ScheduleError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise MappingError(f"TVM does not tensorize {realised.mapped.words} on {realised.mapped.instruction.name}: {lines[-1][:200]}") from None
+        raise MappingError(
+            f"TVM does not tensorize {realised.mapped.words} on {realised.mapped.instruction.name}: {lines[-1][:200]}"
+        ) from None
     return schedule
 
 
 def _tile(schedule: Any, block: Any, tiles: dict[str, Any]) -> Any:
     """Split and reorder so that one tile is innermost; returns its first loop."""
-    spatial, reduction, inner = [], [], {}
+    spatial: list[Any] = []
+    reduction: list[Any] = []
+    inner: dict[str, Any] = {}
     for loop in schedule.get_loops(block):
         name = schedule.get(loop).loop_var.name
         tile = tiles.get(name)
