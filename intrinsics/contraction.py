@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -114,17 +115,17 @@ class Contraction:
 
     # ---- axes
 
-    @property
+    @functools.cached_property
     def a_axes(self) -> str:
         """Axes of operand A in memory order, slowest first."""
         return self.einsum.split("->")[0].split(",")[0]
 
-    @property
+    @functools.cached_property
     def b_axes(self) -> str:
         """Axes of operand B in memory order, slowest first."""
         return self.einsum.split("->")[0].split(",")[1]
 
-    @property
+    @functools.cached_property
     def c_axes(self) -> str:
         """Axes of C in memory order, slowest first."""
         return self.einsum.split("->")[1]
@@ -139,13 +140,21 @@ class Contraction:
         """Axes that are summed over."""
         return "".join(axis for axis in self.axes if axis not in self.c_axes)
 
+    @functools.cached_property
+    def _operands(self) -> dict[str, str]:
+        return {"a": self.a_axes, "b": self.b_axes, "c": self.c_axes}
+
     def operand_axes(self, operand: str) -> str:
         """Axes of operand ``"a"``, ``"b"`` or ``"c"``."""
-        return {"a": self.a_axes, "b": self.b_axes, "c": self.c_axes}[operand]
+        return self._operands[operand]
+
+    @functools.cached_property
+    def _roles(self) -> dict[str, str]:
+        return {axis: "".join(name for name, axes in self._operands.items() if axis in axes) for axis in self.extents}
 
     def role(self, axis: str) -> str:
         """Which operands ``axis`` indexes, as a sorted string: ``"ac"`` (m-like), ``"bc"`` (n-like), ``"ab"`` (k-like), ``"abc"``, …"""
-        return "".join(name for name in "abc" if axis in self.operand_axes(name))
+        return self._roles.get(axis, "")
 
     def shape(self, operand: str) -> tuple[int, ...]:
         """Shape of operand ``"a"``, ``"b"`` or ``"c"`` without unit axes."""

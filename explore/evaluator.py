@@ -1,0 +1,92 @@
+"""What evaluates candidates, at which fidelity; every measurement says its source, every failure its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..compiler.schedule import ScheduleSpace, schedule_space
+from ..intrinsics import stream_cycles
+from .candidate import Candidate, Schedule
+
+Measurements = dict[str, Any]
+Area = Callable[[Any], float]
+"""Area of a design point; the unit is in the objective's name."""
+
+
+class Evaluator(Protocol):
+    """Measures a candidate.
+
+    ``fidelity`` names the source of the cycles: ``model`` or ``rtl``.
+    """
+
+    fidelity: str
+
+    def evaluate(self, candidate: Candidate) -> Measurements:
+        """Measurements with ``cycles``, ``operators`` (cycles by name) and ``sources``; raises `CelosiaError` if it fails."""
+        ...
+
+
+class ModelEvaluator:
+    """Exact stream cycle model per operator, an area estimate; no TVM, no RTL.
+
+    Parameters
+    ----------
+    operators : sequence of Operator
+    area : callable
+        Takes a design point, returns transistors; called once per design.
+    """
+
+    fidelity = "model"
+
+    def __init__(self, operators: Sequence[Any], area: Area) -> None:
+        self._operators = {operator.name: operator for operator in operators}
+        self._area = area
+        self._areas: dict[str, float] = {}
+        self._spaces: dict[tuple[str, str], ScheduleSpace] = {}
+        self._known: dict[tuple[str, str, Schedule], tuple[int, int]] = {}
+
+    def evaluate(self, candidate: Candidate) -> Measurements:
+        """Sum over operators, each times its weight."""
+        design = candidate.design
+        if design.hash not in self._areas:
+            self._areas[design.hash] = self._area(design)
+        cycles, packed, per_operator = 0, 0, {}
+        for name, schedule in candidate.schedules:
+            own, own_packed = self._operator(candidate, name, schedule)
+            weight = self._operators[name].weight
+            cycles, packed, per_operator[name] = cycles + weight * own, packed + weight * own_packed, own
+        return {
+            "cycles": cycles,
+            "area_transistors": self._areas[design.hash],
+            "multipliers": design.macs_per_cycle,
+            "bytes_packed": packed,
+            "operators": per_operator,
+            "sources": {"cycles": "model", "area_transistors": "estimate", "multipliers": "model", "bytes_packed": "model"},
+        }
+
+    def _operator(self, candidate: Candidate, name: str, schedule: Schedule) -> tuple[int, int]:
+        """Cycles and packed bytes of one operator (cached)."""
+        key = (candidate.design.hash, name, schedule)
+        found = self._known.get(key)
+        if found is None:
+            realised = self.space(candidate, name).schedule(dict(schedule))
+            found = self._known[key] = (stream_cycles(candidate.design.machine, realised.nest), realised.bytes_packed)
+        return found
+
+    def space(self, candidate: Candidate, name: str) -> ScheduleSpace:
+        """Schedule space of an operator on the candidate's design (cached)."""
+        key = (candidate.design.hash, name)
+        if key not in self._spaces:
+            self._spaces[key] = schedule_space(self._operators[name], candidate.design.machine)
+        return self._spaces[key]
+
+
+def error_record(stage: str, error: BaseException, *, kind: str | None = None) -> dict[str, str]:
+    """What the journal keeps of a failure."""
+    return {"stage": stage, "class": kind or type(error).__name__, "message": " ".join(str(error).split())}
+
+
+def objectives_of(measurements: Mapping[str, Any], names: Sequence[str]) -> tuple[float, ...]:
+    """Values of the named objectives."""
+    return tuple(float(measurements[name]) for name in names)

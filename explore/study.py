@@ -1,0 +1,354 @@
+"""A study: what to explore, as a user writes it in TOML."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..hw.parameters import FAMILIES, Option, options
+from ..intrinsics import CelosiaError, FormatError
+from .candidate import digest
+from .domains import Domain, closest, parse_domain
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OBJECTIVES = {
+    "cycles": "cycles of all operators, each times its weight (exact model of the streams)",
+    "area_transistors": "transistors of the block (estimate from per-element synthesis figures)",
+    "multipliers": "multipliers of the block",
+    "bytes_packed": "bytes that pack and unpack blocks write on the host, over all operators",
+}
+"""What can be minimised."""
+
+MAX_BUDGET = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """One family with a domain per parameter.
+
+    Parameters
+    ----------
+    label : str
+        Name of its table in the study.
+    family : str
+    domains : mapping from parameter name to Domain
+    """
+
+    label: str
+    family: str
+    domains: Mapping[str, Domain]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What runs: names of workloads, operator strings or workload files, with a weight for each of them.
+
+    Parameters
+    ----------
+    operators : tuple of (text, weight)
+    a, b, out : str or None
+        Element types; None keeps those of the operator (int8 x int8 -> int32).
+    """
+
+    operators: tuple[tuple[str, int], ...]
+    a: str | None = None
+    b: str | None = None
+    out: str | None = None
+
+    def resolve(self) -> list[Any]:
+        """The `Operator` records; equal ones are merged and their weights added."""
+        from ..compiler.operators import parse
+        from ..compiler.workloads import workload
+
+        merged: dict[str, Any] = {}
+        for text, weight in self.operators:
+            for operator in [parse(text)] if ":" in text and not text.endswith(".toml") else workload(text):
+                typed = operator.typed(a=self.a, b=self.b, out=self.out)
+                total = operator.weight * weight + (merged[typed.name].weight if typed.name in merged else 0)
+                merged[typed.name] = typed.weighted(total)
+        return list(merged.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How the search proceeds.
+
+    Parameters
+    ----------
+    optimizer : str
+        Name in Nevergrad's registry.
+    window : int, >= 1
+        Proposals in flight: proposal i is asked for after the results up to i - window were told, in order. So the
+        search is the same with any number of workers.
+    warm_start : bool
+        Begin with the corners and the middle of every family's domain under every loop order.
+    refine : float, 0..1
+        Share of the budget, at the end, in which neighbours and recombinations of front members are proposed.
+    """
+
+    optimizer: str = "TwoPointsDE"
+    window: int = 8
+    warm_start: bool = True
+    refine: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Everything that determines a result.
+
+    Parameters
+    ----------
+    name : str
+    seed : int, >= 0
+    budget : int, >= 1
+        Proposals of the search (a repeated candidate counts, but is not evaluated again).
+    objectives : tuple of keys of `OBJECTIVES`
+    front_limit : int, >= 1
+        Members of the front that are verified and reported at most; those with the best of each objective are kept.
+    hardware : tuple of Hardware
+    workload : Workload
+    search : SearchOptions
+    """
+
+    name: str
+    hardware: tuple[Hardware, ...]
+    workload: Workload
+    seed: int = 0
+    budget: int = 2000
+    objectives: tuple[str, ...] = ("cycles", "area_transistors")
+    front_limit: int = 12
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Twelve hexadecimal digits over everything above."""
+        return digest(self.to_dict())[:12]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data in the form that `from_dict` reads."""
+        hardware = {
+            each.label: {"family": each.family, **{name: domain.to_plain() for name, domain in each.domains.items()}} for each in self.hardware
+        }
+        types = {key: getattr(self.workload, key) for key in ("a", "b", "out") if getattr(self.workload, key) is not None}
+        entries = [{"operator": text, "weight": weight} for text, weight in self.workload.operators]
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "budget": self.budget,
+            "objectives": list(self.objectives),
+            "front_limit": self.front_limit,
+            "hardware": hardware,
+            "workload": {"operators": entries, **types},
+            "search": dict(self.search.__dict__),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Study:
+        """Check plain data and make a study of it.
+
+        Raises
+        ------
+        FormatError
+            Names the field, what is allowed and the nearest legal key or value.
+        """
+        table = _Table("study", data, ("name", "seed", "budget", "objectives", "front_limit", "hardware", "workload", "search"))
+        return cls(
+            name=table.text("name"),
+            seed=table.integer("seed", 0, 2**32 - 1, default=0),
+            budget=table.integer("budget", 1, MAX_BUDGET, default=2000),
+            objectives=_objectives(table),
+            front_limit=table.integer("front_limit", 1, 1000, default=12),
+            hardware=_hardware(table),
+            workload=_workload(table),
+            search=_search(table),
+        )
+
+    @classmethod
+    def load(cls, path: Path | str, *, budget: int | None = None, seed: int | None = None) -> Study:
+        """Read a study file; ``budget`` and ``seed`` replace what it says.
+
+        Raises
+        ------
+        FormatError
+            If the file cannot be read, is not TOML, or holds something else than a study.
+        """
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FormatError(f"study {str(path)!r} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise FormatError(f"study {str(path)!r} is not TOML: {error}") from None
+        changes = {key: value for key, value in (("budget", budget), ("seed", seed)) if value is not None}
+        return cls.from_dict(_resolved({"name": Path(path).stem, **data, **changes}, Path(path).parent))
+
+
+class _Table:
+    """A table of the study: reads checked values and knows its place for messages."""
+
+    def __init__(self, place: str, data: Any, allowed: Sequence[str]) -> None:
+        if not isinstance(data, Mapping):
+            raise FormatError(f"{place} must be a table, not {data!r}")
+        for key in data:
+            if key not in allowed:
+                raise FormatError(f"{place} has no key {key!r}; allowed: {', '.join(allowed)}{closest(key, allowed)}")
+        self.place, self.data = place, data
+
+    def path(self, key: str) -> str:
+        return f"{self.place}.{key}"
+
+    def required(self, key: str) -> Any:
+        if key not in self.data:
+            raise FormatError(f"{self.path(key)} is missing")
+        return self.data[key]
+
+    def text(self, key: str) -> str:
+        value = self.required(key)
+        if not isinstance(value, str) or not value.strip():
+            raise FormatError(f"{self.path(key)} must be a non-empty string, not {value!r}")
+        return value
+
+    def integer(self, key: str, low: int, high: int, *, default: int) -> int:
+        value = self.data.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+            near = round(min(max(value, low), high)) if number else default
+            raise FormatError(f"{self.path(key)} must be an integer from {low} to {high}, not {value!r}; nearest legal value: {near}")
+        return value
+
+    def fraction(self, key: str, default: float) -> float:
+        value = self.data.get(key, default)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+            near = min(max(value, 0), 1) if number else default
+            raise FormatError(f"{self.path(key)} must be a number from 0 to 1, not {value!r}; nearest legal value: {near}")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001  # a default, not a switch
+        value = self.data.get(key, default)
+        if not isinstance(value, bool):
+            raise FormatError(f"{self.path(key)} must be true or false, not {value!r}")
+        return value
+
+
+def _objectives(table: _Table) -> tuple[str, ...]:
+    value = table.data.get("objectives", ["cycles", "area_transistors"])
+    if not isinstance(value, list) or not value or len(set(map(str, value))) != len(value):
+        raise FormatError(f"{table.path('objectives')} must be a list of distinct names out of {', '.join(OBJECTIVES)}, not {value!r}")
+    for index, name in enumerate(value):
+        if not isinstance(name, str) or name not in OBJECTIVES:
+            raise FormatError(f"study.objectives[{index}] must be one of {', '.join(OBJECTIVES)}, not {name!r}{closest(name, OBJECTIVES)}")
+    return tuple(value)
+
+
+def _hardware(table: _Table) -> tuple[Hardware, ...]:
+    data = table.required("hardware")
+    if not isinstance(data, Mapping) or not data:
+        raise FormatError(f"study.hardware must hold one table per family, such as [hardware.systolic]; families: {', '.join(FAMILIES)}")
+    return tuple(_family(label, entry) for label, entry in data.items())
+
+
+def _family(label: str, data: Any) -> Hardware:
+    place = f"study.hardware.{label}"
+    if not isinstance(data, Mapping):
+        raise FormatError(f"{place} must be a table, not {data!r}")
+    family = data.get("family", label)
+    if not isinstance(family, str) or family not in FAMILIES:
+        hint = "" if "family" in data else f" or have the key family = one of {', '.join(FAMILIES)}"
+        what = f"{place}.family" if "family" in data else place
+        allowed = "must be one of" if "family" in data else "must be named one of"
+        raise FormatError(f"{what} {allowed} {', '.join(FAMILIES)}{hint}, not {family!r}{closest(family, FAMILIES)}")
+    known = {option.name: option for option in options(family)}
+    table = _Table(place, data, ("family", *known))
+    missing = [name for name, option in known.items() if option.required and name not in data]
+    if missing:
+        raise FormatError(f"{place} needs {' and '.join(missing)}")
+    domains = {name: _domain(table.path(name), value, known[name]) for name, value in data.items() if name != "family"}
+    return Hardware(label=label, family=family, domains=domains)
+
+
+def _domain(place: str, value: Any, option: Option) -> Domain:
+    return parse_domain(place, value, kind=option.kind, low=option.low, high=option.high, choices=option.choices)
+
+
+def _workload(table: _Table) -> Workload:
+    data = table.required("workload")
+    inner = _Table("study.workload", data, ("operators", "a", "b", "out"))
+    entries = inner.required("operators")
+    if isinstance(entries, str):
+        entries = [entries]
+    if not isinstance(entries, list) or not entries:
+        raise FormatError(f"study.workload.operators must be a list of workload names, operator strings or files, not {entries!r}")
+    types = {key: _checked(f"study.workload.{key}", _dtype_name, data[key]) for key in ("a", "b", "out") if key in data}
+    return Workload(operators=tuple(_entry(f"study.workload.operators[{index}]", entry) for index, entry in enumerate(entries)), **types)
+
+
+def _entry(place: str, entry: Any) -> tuple[str, int]:
+    if isinstance(entry, str):
+        entry = {"operator": entry}
+    table = _Table(place, entry, ("operator", "weight"))
+    text, weight = table.text("operator"), table.integer("weight", 1, 10**6, default=1)
+    if ":" in text and not text.endswith(".toml"):
+        from ..compiler.operators import parse
+
+        _checked(place, parse, text)
+    return text, weight
+
+
+def _dtype_name(value: Any) -> str:
+    from ..intrinsics import DType
+
+    return DType.of(value).name
+
+
+def _checked(place: str, check: Callable[[Any], Any], value: Any) -> Any:
+    """``check(value)``, with the place before the message of its error."""
+    try:
+        return check(value)
+    except CelosiaError as error:
+        raise FormatError(f"{place}: {error}") from None
+
+
+def _search(table: _Table) -> SearchOptions:
+    given = SearchOptions()
+    inner = _Table("study.search", table.data.get("search", {}), tuple(SearchOptions.__dataclass_fields__))
+    return SearchOptions(
+        optimizer=_optimizer(inner.data.get("optimizer", given.optimizer)),
+        window=inner.integer("window", 1, 1024, default=given.window),
+        warm_start=inner.flag("warm_start", given.warm_start),
+        refine=inner.fraction("refine", given.refine),
+    )
+
+
+def _optimizer(name: Any) -> str:
+    if name == SearchOptions.optimizer:
+        return str(name)  # the default needs no import of Nevergrad
+    from .nevergrad_space import optimizer_names
+
+    names = optimizer_names()
+    if not isinstance(name, str) or name not in names:
+        raise FormatError(
+            f"study.search.optimizer must be an optimizer of Nevergrad, such as {SearchOptions.optimizer}, not {name!r}{closest(name, names)}"
+        )
+    return name
+
+
+def _resolved(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The study with workload files relative to its own folder, so that it can be run from anywhere."""
+    workload = data.get("workload")
+    if not isinstance(workload, dict) or not isinstance(workload.get("operators"), list):
+        return data
+
+    def place(text: Any) -> Any:
+        return str(folder / text) if isinstance(text, str) and text.endswith(".toml") and not Path(text).is_absolute() else text
+
+    entries = [{**entry, "operator": place(entry.get("operator"))} if isinstance(entry, dict) else place(entry) for entry in workload["operators"]]
+    return {**data, "workload": {**workload, "operators": entries}}
