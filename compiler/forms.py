@@ -67,15 +67,17 @@ def window(p: Parameters) -> Shape:
 def scalar(p: Parameters, name: str) -> int:
     """An integer parameter."""
     value = p[name]
-    assert isinstance(value, int)
-    return value
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"{name} has one value per dimension")
 
 
 def extents(p: Parameters, name: str) -> Shape:
     """A parameter with one integer per spatial dimension."""
     value = p[name]
-    assert isinstance(value, tuple)
-    return value
+    if isinstance(value, tuple):
+        return value
+    raise TypeError(f"{name} is one integer")
 
 
 def _windows(p: Parameters, names: tuple[str, ...]) -> Access:

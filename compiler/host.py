@@ -107,7 +107,7 @@ def _plain(operator: Operator) -> HostProgram:
 
 @functools.cache
 def _target() -> Any:
-    """This processor, fully optimised: pack blocks and loops around the calls are vectorised by LLVM."""
+    """Target: this processor, fully optimised: pack blocks and loops around the calls are vectorised by LLVM."""
     cpu = str(tvm.target.codegen.llvm_get_system_cpu())
     return Target({"kind": "llvm", "mcpu": cpu, "opt-level": 3})
 
@@ -123,4 +123,4 @@ def _flush(module: Any, design_hash: str) -> Any:
     def replace(loop: Any) -> Any:
         return SeqStmt([loop, call]) if loop.same_as(top) else loop
 
-    return tvm.IRModule({"main": structural_map(module["main"], (For, replace), order="pre")})
+    return tvm.IRModule({"main": structural_map(module["main"], (For, replace), order="post")})

@@ -15,6 +15,8 @@ from . import forms
 from .forms import CLASSES, FORMS, Access, Form, Parameters, Shape
 from .parse import CONV_OPTIONS, TE_PARAMETERS, canonical, conv_kind, read
 
+INT8, INT32 = DType(8), DType(32)
+
 OUT_WIDTHS = (8, 16, 32, 64)
 
 DEFAULTS = {"stride": 1, "pad": 0, "dilation": 1, "groups": 1, "capsule": 4}
@@ -42,9 +44,9 @@ class Operator:
     kind: str
     name: str
     parameters: tuple[tuple[str, int | tuple[int, ...]], ...]
-    a: DType = DType(8)
-    b: DType = DType(8)
-    out: DType = DType(32)
+    a: DType = INT8
+    b: DType = INT8
+    out: DType = INT32
     weight: int = field(default=1, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +138,9 @@ class Operator:
             raise ParameterError(f"{self.name} takes {len(self.input_shapes)} inputs, not {len(inputs)}")
         for array, shape, dtype in zip(inputs, self.input_shapes, (self.a, self.b), strict=False):
             if array.shape != shape or array.dtype != dtype.numpy:
-                raise ParameterError(f"an input of {self.name} must be {dtype.container}{list(shape)}, not {array.dtype}{list(array.shape)}")
+                raise ParameterError(
+                    f"an input of {self.name} must be {dtype.container}{list(shape)}, not {array.dtype}{list(array.shape)}"
+                )
 
     def prim_func(self) -> Any:
         """The operator as a TVM PrimFunc, not scheduled (imports TVM)."""
@@ -184,7 +188,9 @@ def build(kind: str, parameters: Parameters) -> Operator:
         least = 0 if name == "pad" else 1
         for number in value if isinstance(value, tuple) else (value,):
             if not isinstance(number, int) or isinstance(number, bool) or number < least:
-                raise ParameterError(f"{name} of {kind} must be an integer of at least {least}, not {number!r}; nearest legal value: {least}")
+                raise ParameterError(
+                    f"{name} of {kind} must be an integer of at least {least}, not {number!r}; nearest legal value: {least}"
+                )
     for name in ("c_in", "c_out"):
         groups = parameters.get("groups", 1)
         if kind not in ("DEP",) and name in parameters and forms.scalar(parameters, name) % forms.scalar({"groups": groups}, "groups"):

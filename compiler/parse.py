@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[0-9]+")
 
 def read(text: str) -> tuple[str, Parameters | tuple[int, ...]]:
     """Kind and parameters of an operator string; a tuple of numbers where the string lists a TE function's arguments."""
-    head, colon, body = text.partition(":")
+    head, colon, _ = text.partition(":")
     kinds = [*_CONV_KINDS, "gemm", *(kind.lower() for kind in TE_PARAMETERS)]
     if not colon or head not in kinds:
         near = difflib.get_close_matches(head, kinds, 1)

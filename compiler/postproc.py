@@ -11,7 +11,7 @@ from .nest import find
 
 
 @derived_object
-class RequireIntrinsic(PyPostproc):
+class RequireIntrinsic(PyPostproc):  # type: ignore[misc]
     """Rejects a schedule whose tile is not tensorized, or whose nest holds anything but the tile call.
 
     RewriteTensorize only warns when TVM refuses a tile, and keeps the plain loops; they would be measured as if the

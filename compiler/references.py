@@ -31,8 +31,9 @@ def _border(x: Array, pad: int, dimensions: int) -> Array:
 def _tap(x: Array, offsets: Shape, out: Shape, p: Parameters) -> Array:
     """Input pixels that one tap of the window sees, for all output positions."""
     stride, dilation = scalar(p, "stride"), scalar(p, "dilation")
-    slices = (slice(o * dilation, o * dilation + (e - 1) * stride + 1, stride) for o, e in zip(offsets, out, strict=True))
-    return x[(slice(None), *slices)]
+    slices = tuple(slice(o * dilation, o * dilation + (e - 1) * stride + 1, stride) for o, e in zip(offsets, out, strict=True))
+    pixels: Array = x[(slice(None),) + slices]  # noqa: RUF005 (mypy takes a star here for 3.11)
+    return pixels
 
 
 def _conv(p: Parameters, x: Array, w: Array) -> Array:
@@ -47,7 +48,7 @@ def _conv(p: Parameters, x: Array, w: Array) -> Array:
 def _depthwise(p: Parameters, x: Array, w: Array) -> Array:
     kernel, out = extents(p, "kernel"), window(p)
     x = _border(x, scalar(p, "pad"), 2)
-    total: Array = np.sum([_tap(x, tap, out, p) * w[(0, *tap)] for tap in np.ndindex(*kernel)], axis=0)
+    total: Array = np.sum([_tap(x, tap, out, p) * w[0][tap] for tap in np.ndindex(*kernel)], axis=0)
     return total
 
 
@@ -65,7 +66,8 @@ def _transposed(p: Parameters, x: Array, w: Array) -> Array:
     full = np.zeros((n, (h - 1) * stride + kh, (v - 1) * stride + kw, c_out), x.dtype)
     for i, j in np.ndindex(kh, kw):
         full[:, i : i + (h - 1) * stride + 1 : stride, j : j + (v - 1) * stride + 1 : stride] += x @ w[i, j]
-    return full[:, pad : full.shape[1] - pad, pad : full.shape[2] - pad]
+    cropped: Array = full[:, pad : full.shape[1] - pad, pad : full.shape[2] - pad]
+    return cropped
 
 
 def _matmul(p: Parameters, x: Array, y: Array) -> Array:
@@ -74,7 +76,8 @@ def _matmul(p: Parameters, x: Array, y: Array) -> Array:
 
 
 def _attention(p: Parameters, query: Array, value: Array) -> Array:
-    return query.transpose(0, 2, 1, 3) @ value.transpose(0, 2, 3, 1)
+    product: Array = query.transpose(0, 2, 1, 3) @ value.transpose(0, 2, 3, 1)
+    return product
 
 
 def _norm(p: Parameters, x: Array) -> Array:

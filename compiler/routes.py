@@ -96,11 +96,9 @@ def routes(operator: Operator, target: Machine | Instruction) -> tuple[Route, ..
         If there is none; the message is the reason of the last way tried.
     """
     examined = examine(operator, target)
-    found = tuple(route for route in examined.values() if isinstance(route, Route))
+    found = tuple(answer for answer in examined.values() if isinstance(answer, Route))
     if not found:
-        last = examined["layout"]
-        assert isinstance(last, Rejected)
-        raise last.error()
+        raise [answer for answer in examined.values() if isinstance(answer, Rejected)][-1].error()
     return found
 
 
@@ -130,9 +128,13 @@ def _check_types(operator: Operator, instruction: Instruction) -> Rejected | Non
             f"but the output of {operator.name} is {operator.out}",
         )
     if contraction.overflow is Overflow.WRAP and contraction.acc.width < operator.out.width:
-        return Rejected(Reason.OVERFLOW, f"accumulator {contraction.acc} of {instruction.name} wraps below {operator.out}; allowed: {operator.out}")
+        return Rejected(
+            Reason.OVERFLOW, f"accumulator {contraction.acc} of {instruction.name} wraps below {operator.out}; allowed: {operator.out}"
+        )
     if contraction.overflow not in (Overflow.WRAP, Overflow.FORBID):
-        return Rejected(Reason.OVERFLOW, f"accumulator of {instruction.name} saturates, but the sums of {operator.name} wrap in {operator.out}")
+        return Rejected(
+            Reason.OVERFLOW, f"accumulator of {instruction.name} saturates, but the sums of {operator.name} wrap in {operator.out}"
+        )
     return None
 
 
@@ -204,11 +206,10 @@ def _no_tile(operator: Operator, instruction: Instruction, operand: str, axis: s
 def _direct(operator: Operator, instruction: Instruction, tiles: dict[str, str]) -> Route | Rejected:
     contraction = instruction.contraction
     for axis, name in tiles.items():
-        if operator.axes[name] % contraction.extents[axis]:
-            return Rejected(
-                Reason.DIVISIBILITY,
-                f"{contraction.extents[axis]} ({axis!r} of {instruction.name}) does not divide {operator.axes[name]} ({name!r} of {operator.name})",
-            )
+        tile, extent = contraction.extents[axis], operator.axes[name]
+        if extent % tile:
+            detail = f"{tile} ({axis!r} of {instruction.name}) does not divide {extent} ({name!r} of {operator.name})"
+            return Rejected(Reason.DIVISIBILITY, detail)
     return _route("direct", operator, contraction, tiles, dict(operator.axes), {axis: operator.roles[axis] for axis in operator.axes}, 0)
 
 

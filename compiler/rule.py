@@ -17,7 +17,7 @@ Sketch = tuple[Route, str]
 
 
 @derived_object
-class TensorizeRule(PyScheduleRule):
+class TensorizeRule(PyScheduleRule):  # type: ignore[misc]
     """Replaces the operator's sum by one design per sketch; leaves every other block alone.
 
     Parameters

@@ -70,7 +70,9 @@ class Schedule:
     def __post_init__(self) -> None:
         for loop, inner in zip(self.route.split_loops, self.inner, strict=True):
             if inner < 1 or loop.extent % inner:
-                raise ScheduleError(f"inner factor of loop {loop.name} must divide {loop.extent}, not {inner}; allowed: {divisors(loop.extent)}")
+                raise ScheduleError(
+                    f"inner factor of loop {loop.name} must divide {loop.extent}, not {inner}; allowed: {divisors(loop.extent)}"
+                )
         needed = {CLASSES[loop.role] for loop in self.route.split_loops}
         if len(set(self.order)) != len(self.order) or not needed <= set(self.order) <= set("mnk"):
             raise ScheduleError(f"loop order must be a permutation of {''.join(sorted(needed))}, not {self.order!r}")

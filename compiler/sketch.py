@@ -46,7 +46,9 @@ def build(sch: Any, *, block: Any, operator: Operator, contraction: Contraction,
         Name in TVM's table.
     """
     axes = _split_groups(sch, block, operator)
-    names = _to_matrices(sch, block, operator, axes, contraction, route) if route.kind == "layout" else _reorder_axes(sch, block, axes, route)
+    names = (
+        _to_matrices(sch, block, operator, axes, contraction, route) if route.kind == "layout" else _reorder_axes(sch, block, axes, route)
+    )
     _pad(sch, block, names, operator, contraction, route)
     _tile(sch, block, names, contraction, route, order, intrinsic)
 
@@ -89,7 +91,9 @@ def _in_order(axes: list[str], tiled: list[str]) -> list[str]:
 
 def _to_matrices(sch: Any, block: Any, operator: Operator, axes: list[str], contraction: Contraction, route: Route) -> list[str]:
     """Copy operands into matrices, then fuse the iterators of each class; return the new iterators' names."""
-    classes = {name: [axes.index(axis) for axis in operator.class_axes(role)] for role, name in CLASSES.items() if operator.class_axes(role)}
+    classes = {
+        name: [axes.index(axis) for axis in operator.class_axes(role)] for role, name in CLASSES.items() if operator.class_axes(role)
+    }
     tiled = dict(route.tiles)
     loose = [name for name in classes if name not in tiled.values()]
     for kind, index in (("write", 0), ("read", 0), ("read", 1)):
@@ -122,8 +126,10 @@ def _fusing(inputs: int, groups: Sequence[Sequence[int]], operator: Operator, ax
     def fuse(*iters: Any) -> list[Any]:
         fused = []
         for group in groups:
-            value = iters[group[0]]
-            for position in group[1:]:
+            # Splitting groups makes unit reductions data-parallel in TVM's eyes; fused with a reduction they would be refused.
+            first, *rest = [position for position in group if operator.axes[axes[dims[position]]] > 1] or group[:1]
+            value = iters[first]
+            for position in rest:
                 value = value * operator.axes[axes[dims[position]]] + iters[position]
             fused.append(value)
         return fused

@@ -184,6 +184,8 @@ def _loops(contraction: Contraction, index: dict[str, str], product: str) -> str
 
 
 def _call(contraction: Contraction, symbol: str) -> str:
-    pointers = ['A.access_ptr("r")', 'B.access_ptr("r")', 'C.access_ptr("rw")']
+    # Not access_ptr: TVM lets temporary buffers of different types share storage, and then refuses to lower it.
+    origin = {operand: ", ".join("0" for _ in contraction.operand_axes(operand)) or "()" for operand in "abc"}
+    pointers = [f"T.address_of({operand.upper()}[{origin[operand]}])" for operand in "abc"]
     strides = [f"{operand.upper()}.strides[{contraction.operand_axes(operand).index(axis)}]" for operand, axis in stride_axes(contraction)]
     return f'        T.evaluate(T.call_extern("int32", "{symbol}", {", ".join(pointers + strides)}))\n'
