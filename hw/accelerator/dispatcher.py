@@ -1,0 +1,142 @@
+"""Dispatcher: takes commands in order, checks them, and puts them into the queues of the engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import fifo, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, Op, Register, Target
+from .fields import command_view
+
+COUNTERS = ("loads", "reads", "writes", "stores")
+"""Completion counters: loads done, computes that finished reading, computes written, stores done."""
+
+_SIZES = {Op.LOAD: ("rows", "beats"), Op.COMPUTE: ("k_units", "m_blocks", "n_blocks"), Op.STORE: ("m_blocks", "n_blocks", "rows")}
+_QUEUES = {Op.LOAD: "dma", Op.COMPUTE: "compute", Op.STORE: "store"}
+
+
+class Dispatcher(wiring.Component):  # type: ignore[misc]
+    """In-order dispatch with completion counters.
+
+    Parameters
+    ----------
+    queue_depth : int
+    split : bool
+        Stores have a queue of their own; else they share that of the loads.
+
+    Members
+    -------
+    command, command_valid, command_ready : the command stream
+    limit : In(8)
+        Commands per queue, at most ``queue_depth``; 0 is ``queue_depth``.
+    <queue>_head, <queue>_valid, <queue>_pop : the heads of the queues ``dma``, ``compute``, ``store``
+        ``valid`` already includes the awaited counters and the operation code.
+    <counter>_done : In(1), for each of `COUNTERS`
+    set_valid, done, error, waiting : Out
+        A configuration register is written with ``command``; END was accepted; an illegal command was seen since the last
+        reset; the awaited counters (loads, computes, stores) that hold back each queue.
+    """
+
+    def __init__(self, *, queue_depth: int, split: bool) -> None:
+        self.queue_depth, self.split = queue_depth, split
+        queues = {}
+        for name in ("dma", "compute", "store"):
+            queues |= {f"{name}_head": Out(COMMAND_BITS), f"{name}_valid": Out(1), f"{name}_pop": In(1)}
+        super().__init__(
+            {
+                "command": In(COMMAND_BITS),
+                "command_valid": In(1),
+                "command_ready": Out(1),
+                "limit": In(8),
+                **queues,
+                **{f"{name}_done": In(1) for name in COUNTERS},
+                "set_valid": Out(1),
+                "done": Out(1),
+                "error": Out(1),
+                "waiting": Out(9),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        counters = {name: Signal(COUNTER_BITS, name=name) for name in COUNTERS}
+        for name, counter in counters.items():
+            m.d.sync += counter.eq(counter + getattr(self, f"{name}_done"))
+        issued = {op: Signal(COUNTER_BITS, name=f"issued_{op.name.lower()}") for op in _QUEUES}
+        idle = Signal()
+        m.d.comb += idle.eq(
+            (issued[Op.LOAD] == counters["loads"]) & (issued[Op.COMPUTE] == counters["writes"]) & (issued[Op.STORE] == counters["stores"])
+        )
+        queues = self._queues(m)
+        self._heads(m, queues, counters)
+        self._accept(m, queues, issued, idle)
+        with m.If(self.done):
+            m.d.sync += [counter.eq(0) for counter in (*counters.values(), *issued.values())]
+        return m
+
+    def _queues(self, m: Module) -> dict[str, fifo.SyncFIFO]:
+        queues = {}
+        for name in ("dma", "compute", *(("store",) if self.split else ())):
+            queues[name] = m.submodules[f"queue_{name}"] = fifo.SyncFIFO(width=COMMAND_BITS, depth=self.queue_depth)
+            m.d.comb += queues[name].w_data.eq(self.command)
+        queues.setdefault("store", queues["dma"])
+        return queues
+
+    def _heads(self, m: Module, queues: dict[str, fifo.SyncFIFO], counters: dict[str, Signal]) -> None:
+        waiting = []
+        for op, name in _QUEUES.items():
+            head = queues[name].r_data
+            kind = queues[name].r_rdy & (head[:3] == op)
+            held = self._held(head, counters, "reads" if op is Op.LOAD else "writes")
+            waiting += [kind & bit for bit in held]
+            m.d.comb += [getattr(self, f"{name}_head").eq(head), getattr(self, f"{name}_valid").eq(kind & ~Cat(held).any())]
+        m.d.comb += self.waiting.eq(Cat(waiting))
+        for name in ("dma", "compute", "store") if self.split else ("compute",):
+            m.d.comb += queues[name].r_en.eq(getattr(self, f"{name}_pop"))
+        if not self.split:
+            m.d.comb += queues["dma"].r_en.eq(self.dma_pop | self.store_pop)
+
+    def _held(self, head: Value, counters: dict[str, Signal], computes: str) -> list[Value]:
+        """Which of the three awaited counters are behind; the comparison is modulo 2**12."""
+        common = command_view(head, Op.END)
+        pairs = (("wait_load", "loads"), ("wait_compute", computes), ("wait_store", "stores"))
+        held = []
+        for position, (field, counter) in enumerate(pairs):
+            ahead = (counters[counter] - common[field])[:COUNTER_BITS]
+            held.append(common["wait"][position] & ahead[-1])
+        return held
+
+    def _accept(self, m: Module, queues: dict[str, fifo.SyncFIFO], issued: dict[Op, Signal], idle: Signal) -> None:
+        limit, op = Signal(8), self.command[:3]
+        m.d.comb += limit.eq(Mux((self.limit == 0) | (self.limit > self.queue_depth), self.queue_depth, self.limit))
+        illegal = Signal()
+        with m.If(self.command_valid), m.Switch(op):
+            for kind, name in _QUEUES.items():
+                with m.Case(kind):
+                    queue, fields = queues[name], command_view(self.command, kind)
+                    room = queue.w_rdy & (queue.w_level < limit)
+                    empty = Cat(*(fields[size] == 0 for size in _SIZES[kind])).any()
+                    if kind is Op.LOAD:
+                        empty = empty | (fields["target"] >= len(Target))
+                    m.d.comb += [illegal.eq(empty), self.command_ready.eq(room | empty), queue.w_en.eq(room & ~empty)]
+                    m.d.sync += issued[kind].eq(issued[kind] + (room & ~empty))
+            with m.Case(Op.SET):
+                m.d.comb += [self.command_ready.eq(idle), self.set_valid.eq(idle)]
+            with m.Case(Op.END):
+                m.d.comb += [self.command_ready.eq(idle), self.done.eq(idle)]
+            with m.Default():
+                m.d.comb += [self.command_ready.eq(1), illegal.eq(1)]
+        with m.If(illegal):
+            m.d.sync += self.error.eq(1)
+
+
+REGISTER_FIELD = FIELDS[Op.SET]["register"]
+
+
+def writes_register(dispatcher: Dispatcher, register: Register) -> Value:
+    """High while the dispatcher writes this configuration register."""
+    chosen = dispatcher.command[REGISTER_FIELD.offset : REGISTER_FIELD.offset + REGISTER_FIELD.width]
+    return dispatcher.set_valid & (chosen == register)

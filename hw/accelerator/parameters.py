@@ -1,0 +1,167 @@
+"""Parameter record of the accelerator family. No HDL here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ...intrinsics import DType, Overflow, ParameterError, StreamLayout, StreamTiming
+from ...intrinsics.accelerator.machine import CORES, AcceleratorMachine, ceil_div
+from ...intrinsics.numerics import Rounding
+from ..parameters import MAX_EXTENT, Parameters, _integer, check_integer
+
+ACC_WIDTHS = (8, 32)
+MAX_WORDS = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorParameters(Parameters):
+    """A complete accelerator with memory.
+
+    Parameters
+    ----------
+    core : str
+        ``output-stationary``, ``weight-stationary``, ``dot-product`` or ``outer-product``.
+    rows, cols : int, 1..256
+    lanes : int, 1..64
+        Products per element and beat; more than 1 with the dot-product core only.
+    spad_kib : int, 1..4096
+        KiB of the scratchpad of each operand.
+    acc_kib : int, 1..4096
+        KiB of the accumulator memory, 4 bytes per sum.
+    channel_words : int, 0..4096
+        Blocks of ``cols`` output channels whose bias and multiplier are held; 0 leaves bias, requantisation and clamp out.
+    port_bytes : int, 1..128, a power of two
+    split : bool
+    queue_depth : int, 1..64
+    outstanding : int, 1..256
+    rounding : Rounding or str
+    a, b : DType or str, 2..16 bits
+    acc : DType, str or None
+        Signed, at most 32 bits.
+    overflow : Overflow or str
+        FORBID (a program whose sums might not fit is refused) or WRAP.
+
+    Raises
+    ------
+    ParameterError
+    """
+
+    family: ClassVar[str] = "accelerator"
+
+    core: str = field(default="output-stationary", metadata={"kind": "choice", "help": "array core", "choices": CORES})
+    rows: int = _integer("rows of the array", 1, MAX_EXTENT)
+    cols: int = _integer("columns of the array", 1, MAX_EXTENT)
+    lanes: int = _integer("products per element and beat (dot-product core)", 1, 64, 1)
+    spad_kib: int = _integer("KiB of the scratchpad of each operand", 1, 4096, 64)
+    acc_kib: int = _integer("KiB of the accumulator memory", 1, 4096, 128)
+    channel_words: int = _integer("blocks of cols channels with bias and multiplier; 0: no requantisation", 0, 4096, 64)
+    port_bytes: int = _integer("bytes per beat of the memory port, a power of two", 1, 128, 16)
+    split: bool = field(default=False, metadata={"kind": "flag", "help": "separate memory channels for reads and writes"})
+    queue_depth: int = _integer("commands per queue", 1, 64, 8)
+    outstanding: int = _integer("read requests in flight", 1, 256, 64)
+    rounding: Rounding = field(
+        default=Rounding.HALF_AWAY_FROM_ZERO,
+        metadata={"kind": "choice", "help": "rounding of the requantisation", "choices": tuple(mode.value for mode in Rounding)},
+    )
+
+    def _settle(self) -> None:
+        if self.core not in CORES:
+            raise ParameterError(f"core must be one of {', '.join(CORES)}, not {self.core!r}")
+        for name, high in (("rows", MAX_EXTENT), ("cols", MAX_EXTENT), ("lanes", 64), ("port_bytes", 128)):
+            check_integer(name, getattr(self, name), 1, high)
+        if self.core != "dot-product" and self.lanes != 1:
+            raise ParameterError(f"lanes of the {self.core} core must be 1, not {self.lanes}; nearest legal value: 1")
+        if self.port_bytes & (self.port_bytes - 1):
+            near = 1 << (self.port_bytes.bit_length() - 1)
+            raise ParameterError(f"port_bytes must be a power of two from 1 to 128, not {self.port_bytes}; nearest legal value: {near}")
+        try:
+            self._set("rounding", Rounding(self.rounding))
+        except ValueError:
+            allowed = ", ".join(mode.value for mode in Rounding)
+            raise ParameterError(f"rounding must be one of {allowed}, not {self.rounding!r}") from None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.acc.signed or not ACC_WIDTHS[0] <= self.acc.width <= ACC_WIDTHS[1]:
+            raise ParameterError(f"acc of an accelerator must be a signed type of 8 to 32 bits, not {self.acc}; nearest legal value: int32")
+        if self.overflow not in (Overflow.FORBID, Overflow.WRAP):
+            raise ParameterError(f"overflow of an accelerator must be forbid or wrap, not {self.overflow.value}")
+        for operand, words in (("A", self.accelerator_machine("").a_words), ("B", self.accelerator_machine("").b_words)):
+            if not 2 <= words <= MAX_WORDS:
+                raise ParameterError(f"spad_kib {self.spad_kib} gives {words} words per bank of {operand}; allowed: 2 to {MAX_WORDS}")
+        rows = self.accelerator_machine("").acc_rows
+        if not max(self.rows, 2) <= rows <= MAX_WORDS:
+            raise ParameterError(f"acc_kib {self.acc_kib} gives {rows} rows of sums; allowed: {max(self.rows, 2)} to {MAX_WORDS}")
+
+    @property
+    def tile_depth(self) -> int:
+        return self.rows if self.core == "weight-stationary" else self.lanes
+
+    @property
+    def einsum(self) -> str:
+        return "mk,kn->mn"
+
+    @property
+    def extents(self) -> dict[str, int]:
+        if self.core == "weight-stationary":
+            return {"m": 1, "n": self.cols, "k": self.rows}
+        return {"m": self.rows, "n": self.cols, "k": self.lanes}
+
+    @property
+    def title(self) -> str:
+        short = {"output-stationary": "os", "weight-stationary": "ws", "dot-product": "dp", "outer-product": "op"}[self.core]
+        lanes = f"x{self.lanes}" if self.lanes > 1 else ""
+        return f"accelerator_{short}_{self.rows}x{self.cols}{lanes}"
+
+    @property
+    def resident_operand(self) -> str | None:
+        return "b" if self.core == "weight-stationary" else "acc"
+
+    @property
+    def timing(self) -> StreamTiming:
+        """Timing of the core inside (the accelerator's own is in `AcceleratorMachine`)."""
+        machine = self.accelerator_machine("")
+        if machine.weight_stationary:
+            return StreamTiming(preload=self.rows, min_interval=machine.min_interval, latency=self.rows + self.cols)
+        rows = self.rows
+        if machine.broadcast:
+            return StreamTiming(min_interval=machine.min_interval, latency=2, result_beats=rows)
+        return StreamTiming(min_interval=machine.min_interval, latency=self.cols + 2, result_interval=2, result_beats=rows)
+
+    @property
+    def streams(self) -> tuple[StreamLayout, ...]:
+        """Operand streams of the core inside; the accelerator itself has a memory port."""
+        if self.core == "weight-stationary":
+            return StreamLayout("a", "i_a", "m", "k"), StreamLayout("b", "i_b", "k", "n", True), StreamLayout("c", "o_c", "m", "n")
+        return StreamLayout("a", "i_a", "", "mk"), StreamLayout("b", "i_b", "", "nk"), StreamLayout("c", "o_c", "m", "n")
+
+    def accelerator_machine(self, design_hash: str, name: str = "") -> AcceleratorMachine:
+        """What software may know of the design with this hash."""
+        weight_stationary = self.core == "weight-stationary"
+        unit_a = (self.rows if weight_stationary else self.lanes) * self.a.container_width // 8
+        unit_b = (1 if weight_stationary else self.lanes) * self.b.container_width // 8
+        banks_a = 2 if weight_stationary else max(self.rows, 2)
+        return AcceleratorMachine(
+            name=name,
+            design_hash=design_hash,
+            core=self.core,
+            rows=self.rows,
+            cols=self.cols,
+            lanes=self.lanes,
+            a=self.a,
+            b=self.b,
+            acc=self.acc,
+            overflow=self.overflow,
+            port_bytes=self.port_bytes,
+            a_words=self.spad_kib * 1024 // (banks_a * unit_a * ceil_div(self.port_bytes, unit_a)),
+            b_words=self.spad_kib * 1024 // (max(self.cols, 2) * unit_b * ceil_div(self.port_bytes, unit_b)),
+            acc_rows=self.acc_kib * 1024 // (self.cols * 4),
+            channel_words=self.channel_words,
+            rounding=self.rounding,
+            split=self.split,
+            queue_depth=self.queue_depth,
+            outstanding=self.outstanding,
+        )
+
+

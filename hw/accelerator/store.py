@@ -1,0 +1,186 @@
+"""Store path: accumulator rows to memory, plain or as 8-bit numbers with bias, scale, zero point and clamp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ...intrinsics.accelerator.command import COMMAND_BITS, FIELDS, STORE_PATH, Op, Register
+from ...intrinsics.accelerator.machine import AcceleratorMachine
+from ...intrinsics.numerics import Rounding
+from .fields import command_view, register_view, registers
+
+_WIDE = 32
+"""Bits of a plain sum in memory."""
+
+
+class StoreUnit(wiring.Component):  # type: ignore[misc]
+    """One beat per cycle: M blocks, N blocks, rows, beats of a row.
+
+    Parameters
+    ----------
+    machine : AcceleratorMachine
+
+    Members
+    -------
+    set_word, set_register : In
+    head, valid, pop : the head of the store queue; ``free`` says that the port is
+    free : In(1)
+    busy : Out(1)
+        The port is or will be used by this unit.
+    address, data : the read port of the accumulator memory; channel, channel_data : that of biases and multipliers
+    enable : Out(1)
+        The memories advance.
+    out_valid, out_ready, out_address, out_data, out_mask : the memory port, address in beats, a bit of ``mask`` per byte
+    done : Out(1)
+        The last beat of a command is being written.
+    """
+
+    def __init__(self, machine: AcceleratorMachine) -> None:
+        self.machine = machine
+        self.log = machine.port_bytes.bit_length() - 1
+        super().__init__(
+            {
+                "set_word": In(COMMAND_BITS),
+                "set_register": In(1),
+                "head": In(COMMAND_BITS),
+                "valid": In(1),
+                "pop": Out(1),
+                "free": In(1),
+                "busy": Out(1),
+                "address": Out(16),
+                "data": In(machine.cols * machine.acc.width),
+                "channel": Out(12),
+                "channel_data": In(max(machine.channel_word * 8, 1)),
+                "enable": Out(1),
+                "out_valid": Out(1),
+                "out_ready": In(1),
+                "out_address": Out(32),
+                "out_data": Out(machine.port_bytes * 8),
+                "out_mask": Out(machine.port_bytes),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        config = registers(STORE_PATH, "config")
+        with m.If(self.set_register):
+            fields = register_view(self.set_word, Register.STORE)
+            m.d.sync += [config[name].eq(fields[name]) for name in config]
+        running = Signal()
+        m.d.comb += [self.pop.eq(self.valid & ~self.busy & self.free), self.enable.eq(~self.out_valid | self.out_ready)]
+        issue = self._walk(m, running, config)
+        stages = 1 + self.machine.store_latency
+        valid = [running]
+        for stage in range(1, stages + 1):
+            following = Signal(name=f"valid_{stage}")
+            with m.If(self.enable):
+                m.d.sync += following.eq(valid[-1])
+            valid.append(following)
+            piped = {name: Signal(value.shape(), name=f"{name}_{stage}", reset_less=True) for name, value in issue.items()}
+            with m.If(self.enable & valid[-2]):
+                m.d.sync += [piped[name].eq(issue[name]) for name in issue]
+            issue = piped
+        m.d.comb += [self.busy.eq(Cat(*valid[:-1]).any()), self.out_valid.eq(valid[-1])]
+        m.d.comb += self.done.eq(self.out_valid & self.out_ready & issue["end"])
+        word = self._values(m, config, valid)
+        self._beat(m, config, word, issue)
+        return m
+
+    def _walk(self, m: Module, running: Signal, config: dict[str, Signal]) -> dict[str, Value]:
+        """Position of the beat whose accumulator row is being read."""
+        head = command_view(self.head, Op.STORE)
+        names = ("m_blocks", "n_blocks", "rows", "last_rows", "block_rows", "last_bytes", "channel")
+        cmd = {name: Signal(FIELDS[Op.STORE][name].width, name=f"command_{name}", reset_less=True) for name in names}
+        i, j, r, b = Signal(12), Signal(12), Signal(14), Signal(8)
+        block, column, row, source = (Signal(32, name=name, reset_less=True) for name in ("block", "column", "row", "source"))
+        rows = Mux(i == cmd["m_blocks"] - 1, cmd["last_rows"], cmd["rows"])
+        last_b, last_r, last_j, last_i = (Signal(name=name) for name in ("last_b", "last_r", "last_j", "last_i"))
+        size = Mux(config["narrow"], self.machine.cols, 4 * self.machine.cols)
+        m.d.comb += [
+            last_b.eq(b == config["beats"] - 1),
+            last_r.eq(last_b & (r == rows - 1)),
+            last_j.eq(last_r & (j == cmd["n_blocks"] - 1)),
+            last_i.eq(last_j & (i == cmd["m_blocks"] - 1)),
+            self.address.eq(source + r),
+            self.channel.eq(cmd["channel"] + j),
+        ]
+        with m.If(running & self.enable):
+            m.d.sync += b.eq(Mux(last_b, 0, b + 1))
+            with m.If(last_b):
+                m.d.sync += [r.eq(r + 1), row.eq(row + config["pitch"])]
+            with m.If(last_r):
+                m.d.sync += [r.eq(0), j.eq(j + 1), column.eq(column + size), row.eq(column + size), source.eq(source + cmd["block_rows"])]
+            with m.If(last_j):
+                following = block + config["block_pitch"]
+                m.d.sync += [j.eq(0), i.eq(i + 1), block.eq(following), column.eq(following), row.eq(following)]
+            with m.If(last_i):
+                m.d.sync += running.eq(0)
+        with m.If(self.pop):
+            m.d.sync += [cmd[name].eq(head[name]) for name in names]
+            m.d.sync += [running.eq(1), i.eq(0), j.eq(0), r.eq(0), b.eq(0), source.eq(head["c"])]
+            m.d.sync += [block.eq(head["base"]), column.eq(head["base"]), row.eq(head["base"])]
+        count = Mux(j == cmd["n_blocks"] - 1, cmd["last_bytes"], size)
+        return {"end": last_i, "beat": b, "byte": row, "count": count}
+
+    def _values(self, m: Module, config: dict[str, Signal], valid: list[Signal]) -> Value:
+        """The row as bytes: 4 per column, or 1."""
+        width, cols = self.machine.acc.width, self.machine.cols
+        sums = [self.data.word_select(j, width).as_signed() for j in range(cols)]
+        if not self.machine.requantizes:
+            return Cat(*(_extended(value) for value in sums))
+        narrow, wide = [], []
+        for j, value in enumerate(sums):
+            final = self._requantized(m, config, valid, value, j)
+            narrow.append(final[:8])
+            wide.append(final[:32])
+        return Mux(config["narrow"], Cat(*narrow), Cat(*wide))
+
+    def _requantized(self, m: Module, config: dict[str, Signal], valid: list[Signal], value: Value, column: int) -> Value:
+        bias, multiplier = (self.channel_data.word_select(2 * column + part, 32).as_signed() for part in (0, 1))
+        product, scaled = (Signal(signed(64), name=f"{name}_{column}", reset_less=True) for name in ("product", "scaled"))
+        final = Signal(signed(32), name=f"final_{column}", reset_less=True)
+        biased = (value + Mux(config["bias"], bias, 0))[:32].as_signed()
+        shifted = (scaled + config["zero"])[:64].as_signed()
+        clamped = Mux(shifted < config["low"], config["low"], Mux(shifted > config["high"], config["high"], shifted))
+        with m.If(self.enable & valid[1]):
+            m.d.sync += product.eq(biased * Mux(config["narrow"], multiplier, 1))
+        with m.If(self.enable & valid[2]):
+            m.d.sync += scaled.eq(_rounded(product, Mux(config["narrow"], config["shift"], 0), self.machine.rounding))
+        with m.If(self.enable & valid[3]):
+            m.d.sync += final.eq(Mux(config["narrow"], clamped, scaled))
+        return final
+
+    def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal]) -> None:
+        """Place the row behind its byte address and cut out the beat."""
+        width = self.machine.port_bytes
+        mask = ((1 << issue["count"]) - 1)[: 4 * self.machine.cols]
+        if self.machine.cols % width and self.log:
+            shift = issue["byte"][: self.log]
+            word, mask = (word << (shift << 3))[: 8 * (4 * self.machine.cols + width)], (mask << shift)[: 4 * self.machine.cols + width]
+        m.d.comb += [
+            self.out_address.eq(issue["byte"][self.log :] + issue["beat"]),
+            self.out_data.eq(word.word_select(issue["beat"], 8 * width) if len(word) > 8 * width else word),
+            self.out_mask.eq(mask.word_select(issue["beat"], width) if len(mask) > width else mask),
+        ]
+
+
+def _extended(value: Value) -> Value:
+    return Cat(value, value[-1].replicate(_WIDE - len(value))) if len(value) < _WIDE else value
+
+
+def _rounded(value: Value, shift: Value, rounding: Rounding) -> Value:
+    """`numerics.shift_right` of a 64-bit value."""
+    half = ((1 << shift) >> 1)[:63]
+    if rounding is Rounding.HALF_UP:
+        value = value + half
+    elif rounding is Rounding.HALF_AWAY_FROM_ZERO:
+        value = value + half - (value[-1] & (shift != 0))
+    elif rounding is Rounding.HALF_EVEN:
+        odd = (value >> shift)[0] & (shift != 0)
+        value = value + Mux(shift == 0, 0, half - 1 + odd)
+    return (value >> shift)[:64].as_signed()
