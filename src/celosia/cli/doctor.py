@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from .. import __version__
@@ -24,8 +23,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """List the tools; exit code 3 if one that is needed is missing."""
     from ..sim import toolchain_report
 
-    tools = [asdict(tool) for tool in toolchain_report()]
-    complete = all(tool["found"] or not tool["required"] for tool in tools)
+    tools = toolchain_report()
+    complete = all(tool["found"] for tool in tools)
     data = {
         "celosia": __version__,
         "python": platform.python_version(),

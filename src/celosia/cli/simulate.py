@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from ..intrinsics import FormatError, Measurement, ParameterError
@@ -51,7 +52,7 @@ def _gemm(arguments: argparse.Namespace, point: Any, console: Console) -> Measur
         max_cycles=arguments.max_cycles,
         gaps=arguments.gaps,
         backpressure=arguments.backpressure,
-        progress=console.progress,
+        progress=partial(console.progress, "simulated cycles"),
     )
 
 
