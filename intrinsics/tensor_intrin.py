@@ -68,7 +68,7 @@ def register(instruction: Instruction, *, design_hash: str | None = None, fault:
         If the name is taken by another contraction.
     """
     contraction = instruction.contraction
-    if contraction.overflow is Overflow.SATURATE:
+    if contraction.overflow not in (Overflow.FORBID, Overflow.WRAP):
         raise MappingError(f"instruction {instruction.name} saturates, so it is no sum of products that TVM could match")
     name = intrinsic_name(contraction, design_hash=design_hash, fault=fault)
     known = _registered.get(name)
@@ -112,7 +112,8 @@ def implementation(contraction: Contraction, *, symbol: str | None = None, fault
         return _parse(_header(contraction, strided=True) + _call(contraction, symbol))
     index = _index(contraction)
     if fault == "index":
-        index["b" if contraction.b_axes else "a"] = _zeros(contraction, "b" if contraction.b_axes else "a")
+        operand = "b" if contraction.b_axes else "a"
+        index[operand] = _zeros(contraction, operand)
     return _parse(_header(contraction, strided=True) + _loops(contraction, index, _product(contraction, flip=fault == "signedness")))
 
 
@@ -153,8 +154,10 @@ def _index(contraction: Contraction) -> dict[str, str]:
 
 
 def _zeros(contraction: Contraction, operand: str) -> str:
-    *rest, _ = (f"v_{axis}" for axis in contraction.operand_axes(operand))
-    return ", ".join([*rest, "0"])
+    axes = contraction.operand_axes(operand)
+    if not axes:
+        raise ParameterError(f"{contraction} has no operand axis that an index fault could leave out; allowed: 'signedness'")
+    return ", ".join([*(f"v_{axis}" for axis in axes[:-1]), "0"])
 
 
 def _product(contraction: Contraction, *, flip: bool = False) -> str:
