@@ -59,7 +59,8 @@ class StreamTiming:
     preload : int
         Cycles before the first activation beat of the first pass can be accepted (first weights).
     min_interval : int, >= 1
-        Least distance of the same beat of two successive passes.
+        Least distance of two successive passes: of their last activation beats where accumulators stay inside, else of
+        their first.
     latency : int, >= 1
         From the last activation beat of a pass accepted to the first result beat that it completes being valid
         (1 = the cycle after).

@@ -78,10 +78,11 @@ def stream_cycles(machine: Machine, nest: LoopNest) -> int:
         raise ParameterError("a loop nest must issue at least one tile call")
     timing, beats = machine.timing, machine.beats_per_call
     lengths = list(pass_lengths(machine, nest))
-    last = lengths[-1][1] * beats
+    # Resident accumulators keep the last beats of passes apart, so the first pass is free; weights the first beats, so the last is.
+    free = lengths[0 if machine.instruction.resident == "acc" else -1][1] * beats
     total = sum(count * max(calls * beats, timing.min_interval) for count, calls in lengths)
-    total -= max(last, timing.min_interval)
-    return timing.preload + total + last + timing.drain
+    total += free - max(free, timing.min_interval)
+    return timing.preload + total + timing.drain
 
 
 def utilization(machine: Machine, macs: int, cycles: int) -> float:
