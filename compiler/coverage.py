@@ -194,5 +194,5 @@ def _proposed(operator: Operator, target: Instruction | Machine) -> bool:
     try:
         return get_auto_tensorize_mapping_info(sch, sch.get_sblock(main_block(sch)), description(contraction)) is not None
     except (ValueError, RuntimeError):
-        # The proposer throws on descriptions whose output is a scalar.
+        # The proposer throws on some descriptions where it should decline.
         return False

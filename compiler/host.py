@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from tvm.tirx import Evaluate, For, SeqStmt, call_extern
 from tvm_ffi import structural_map
 
 from ..intrinsics import HashMismatchError, Machine, ScheduleError, SimulationError
-from ..intrinsics.abi import flush_symbol
+from ..intrinsics.abi import flush_symbol, push_symbol
 from ..intrinsics.numerics import Array
 from .nest import find
 from .operators import Operator
@@ -65,12 +66,9 @@ class HostProgram:
         """
         self.operator.check_inputs(inputs)
         output = tvm.runtime.tensor(np.zeros(self.operator.output_shape, self.operator.out.numpy))
-        try:
-            main = self._module["main"]
-        except RuntimeError:
-            missing = f"the library of design {self.design_hash} is not loaded, so the program of {self.operator.name} cannot call it"
-            raise SimulationError(missing) from None
-        main(*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs), output)
+        if self.design_hash is not None and not _loaded(self.design_hash):
+            raise SimulationError(f"the library of design {self.design_hash} is not loaded, so {self.operator.name} cannot call it")
+        self._module["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs), output)
         result: Array = output.numpy()
         return result
 
@@ -93,6 +91,12 @@ def compile_host(module: Any, operator: Operator, machine: Machine | None = None
     """
     flushed = module if machine is None else _flush(module, machine.design_hash)
     return HostProgram(operator, machine.design_hash if machine else None, tvm.compile(flushed, target=_target()))
+
+
+def _loaded(design_hash: str) -> bool:
+    """Whether the design's symbols are there: TVM's JIT ends the process on a symbol that it cannot resolve."""
+    everything = ctypes.CDLL(None)
+    return all(hasattr(everything, symbol(design_hash)) for symbol in (push_symbol, flush_symbol))
 
 
 def untensorized(operator: Operator, inputs: Sequence[Array]) -> Array:
