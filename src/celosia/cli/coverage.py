@@ -37,11 +37,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise FormatError("coverage needs at least one --isa NAME|FILE, such as --isa vnni; --list shows the catalogue")
     instructions = [instruction for name in arguments.isa for instruction in resolve_instructions(name)]
     from ..compiler.coverage import coverage
-    from ..compiler.operators import parse_operator, workload
+    from ..compiler.operators import parse
+    from ..compiler.workloads import workload
 
     names = arguments.workload or ([] if arguments.operator else ["operators"])
     operators = [operator for name in names for operator in workload(name)]
-    operators += [parse_operator(text) for text in arguments.operator]
+    operators += [parse(text) for text in arguments.operator]
     report = coverage(operators, instructions, progress=console.progress)
     console.result(report.to_dict(), _text(report))
     return 0
@@ -63,8 +64,8 @@ def _text(report: Any) -> str:
             pair.instruction,
             pair.status,
             pair.route or "",
-            f"{pair.utilization:.3f}" if pair.utilization is not None else "-",
-            pair.reason or "",
+            f"{pair.utilization:.3f}" if pair.status == "mapped" else "-",
+            pair.detail,
         ]
         for pair in report.pairs
     ]

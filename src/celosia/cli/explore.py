@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .console import Console
+from .console import Console, table
 from .parser import add_output_options, add_verb, natural, positive
 
 EXAMPLE = "celosia explore examples/resnet18.toml --out runs/resnet18 --workers 2"
@@ -27,4 +27,46 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Explore, verify and show the front; exit code 1 if a member failed on RTL."""
-    raise NotImplementedError
+    from ..explore.run import explore
+    from ..explore.study import Study
+
+    study = Study.load(arguments.study, budget=arguments.budget, seed=arguments.seed)
+    folder = arguments.out or Path("runs") / study.name
+    result = explore(study, folder, resume=arguments.resume, workers=arguments.workers, progress=console.progress)
+    if result.interrupted:
+        raise KeyboardInterrupt(result.resume_hint)
+    data = result.to_dict()
+    console.result(data, describe(result))
+    for failure in data["failures"]:
+        console.error(f"failed candidates: {failure}")
+    for failure in result.rejected:
+        error = failure["error"]
+        console.error(f"{failure['name']} failed its verification on {failure['operator']}: {error['class']}: {error['message']}")
+    return result.exit_code
+
+
+def describe(result: Any) -> str:
+    """Lay the front out for people."""
+    names = result.study.objectives
+    sources = result.front[0].sources if result.front else {}
+    header = ["member", *(f"{name} ({sources.get(name, '')})" for name in names), "multipliers", "utilization", "bit-exact"]
+    rows = [
+        [
+            member.name,
+            *(f"{member.objectives[name]:,.0f}" for name in names),
+            str(member.candidate.design.macs_per_cycle),
+            f"{member.utilization:.3f}",
+            f"{sum(bool(run['matches_reference']) for run in member.operators.values())}/{len(member.operators)}",
+        ]
+        for member in result.front
+    ]
+    seconds = sum(result.seconds.values())
+    return "\n".join(
+        [
+            table(header, rows),
+            "",
+            f"{result.evaluated:,} candidates by the exact model, {result.failed} failed; front of {result.front_size}, "
+            f"{len(result.front)} verified on RTL over every whole operator; seed {result.study.seed}; {seconds:.0f} s",
+            f"results in {result.folder}: front.json, front.csv, front.png, front.svg, results.json, verilog/",
+        ]
+    )

@@ -1,0 +1,123 @@
+"""The command line as a user meets it: documents, exit codes, one line per mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from celosia.cli import main
+
+HEAVY = ("tvm", "amaranth", "nevergrad", "matplotlib", "pyosys", "scipy", "pandas")
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(arguments)
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom celosia.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('loaded:', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("loaded: []\n")
+    assert "example: celosia" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["emit", "simulate", "coverage", "explore", "doctor"])
+def test_every_verb_has_help(capfd, verb):
+    code, out, _ = run(capfd, verb, "--help")
+    assert code == 0
+    assert verb in out
+
+
+SYSTOLIC = ("simulate", "systolic")
+MISTAKES = [
+    ((*SYSTOLIC, "--rows", "0", "--cols", "4", "--gemm", "4x4x4"), "rows must be an integer from 1 to 256, not 0; nearest legal value: 1"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--depth", "-3", "--gemm", "4x4x4"), "depth must be an integer from 1 to 65536, not -3"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--acc", "int8", "--gemm", "4x4x4"), "nearest legal value: int20"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--a", "float8", "--gemm", "4x4x4"), "dtype must be intN or uintN"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--gemm", "4x4x0"), "k must be"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--gemm", "4x4"), "--gemm must be MxNxK"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4"), "needs one of --gemm MxNxK and --operator OP"),
+    ((*SYSTOLIC, "--rows", "four", "--cols", "4", "--gemm", "4x4x4"), "must be an integer, not 'four'"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--order", "mm", "--gemm", "4x4x4"), "order"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--operator", "conv9d:1x2"), "conv9d"),
+    (("coverage", "--isa", "vnnni"), "did you mean"),
+    (("coverage",), "--isa"),
+    (("explore", "no/such/study.toml"), "no/such/study.toml"),
+    (("simulate", "systolik"), "invalid choice"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_2(capfd, arguments, says):
+    code, out, err = run(capfd, *arguments)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert says in err
+
+
+def test_simulate_prints_one_json_document(capfd):
+    code, out, _ = run(capfd, *SYSTOLIC, "--rows", "2", "--cols", "3", "--gemm", "5x7x9", "--seed", "3", "--json", "--quiet")
+    data = json.loads(out)
+    assert code == 0
+    assert data["matches_reference"] is True
+    assert data["cycles"] == data["model_cycles"] == sum(data["ledger"].values())
+    assert data["macs"] == 5 * 7 * 9
+    assert data["source"] == "rtl"
+    assert data["design_point"]["rows"] == 2
+
+
+def test_emit_into_a_folder_with_spaces_and_accents(capfd, tmp_path):
+    folder = tmp_path / "mes résultats ünd so"
+    code, out, _ = run(capfd, "emit", "systolic", "--rows", "2", "--cols", "2", "-o", str(folder), "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert {Path(name).suffix for name in data["files"]} == {".v", ".json", ".h"}
+    assert all(Path(name).is_file() and data["design_hash"] in Path(name).read_text() for name in data["files"])
+
+
+def test_emit_refuses_a_file_where_a_folder_must_be(capfd, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    code, _, err = run(capfd, "emit", "systolic", "--rows", "2", "--cols", "2", "-o", str(tmp_path / "taken" / "out"))
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_no_compiler_is_exit_code_3(tmp_path):
+    environment = {
+        "PATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "CELOSIA_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    hide = "import sys; sys.modules['ziglang'] = None; "
+    command = "from celosia.cli import main; sys.exit(main(['simulate', 'systolic', '--rows', '2', '--cols', '2', '--gemm', '2x2x2']))"
+    done = subprocess.run([sys.executable, "-c", hide + command], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "compiler" in done.stderr
+    assert "celosia[zig]" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_doctor_finds_the_toolchain(capfd):
+    code, out, _ = run(capfd, "doctor", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert {"verilator", "compiler", "pyosys", "apache-tvm", "nevergrad", "amaranth", "pyverilator"} <= {
+        tool["tool"] for tool in data["tools"]
+    }
+    assert all(tool["found"] and tool["version"] for tool in data["tools"])
