@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise KeyboardInterrupt(result.resume_hint)
     data = result.to_dict()
     console.result(data, describe(result))
-    for failure in data["failures"]:
-        console.error(f"failed candidates: {failure}")
+    for reason, count in data["failures"].items():
+        console.error(f"{count} candidates failed: {reason}")
     for failure in result.rejected:
         error = failure["error"]
         console.error(f"{failure['name']} failed its verification on {failure['operator']}: {error['class']}: {error['message']}")
