@@ -59,7 +59,9 @@ class Candidate:
         """Rebuild from `to_dict`; refuses a record whose design has another hash today."""
         try:
             design = DesignPoint.from_dict(data["design"])
-            schedules = tuple((name, tuple((key, _frozen(item)) for key, item in values.items())) for name, values in data["schedules"].items())
+            schedules = tuple(
+                (name, tuple((key, _frozen(item)) for key, item in values.items())) for name, values in data["schedules"].items()
+            )
             stored = data["design_hash"]
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"a candidate needs design, design_hash and schedules; {type(error).__name__}: {error}") from None

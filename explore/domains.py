@@ -59,7 +59,9 @@ def parse_domain(place: str, value: Any, *, kind: str, low: int | None, high: in
     items = value if isinstance(value, list) else [value]
     if not items:
         raise FormatError(f"{place} must have at least one value; allowed: {SPELLINGS}")
-    checked = [_item(f"{place}[{index}]" if isinstance(value, list) else place, item, kind, low, high, choices) for index, item in enumerate(items)]
+    checked = [
+        _item(f"{place}[{index}]" if isinstance(value, list) else place, item, kind, low, high, choices) for index, item in enumerate(items)
+    ]
     if len(set(checked)) != len(checked):
         raise FormatError(f"{place} must not list a value twice: {items!r}")
     ordered = kind == "integer"

@@ -14,6 +14,10 @@ Area = Callable[[Any], float]
 """Area of a design point; the unit is in the objective's name."""
 
 
+SOURCES = {"area_transistors": "estimate", **dict.fromkeys(("cycles", "multipliers", "stream_bits", "bytes_packed"), "model")}
+"""Where each number of the model comes from."""
+
+
 class Evaluator(Protocol):
     """Measures a candidate.
 
@@ -60,9 +64,10 @@ class ModelEvaluator:
             "cycles": cycles,
             "area_transistors": self._areas[design.hash],
             "multipliers": design.macs_per_cycle,
+            "stream_bits": stream_bits(design),
             "bytes_packed": packed,
             "operators": per_operator,
-            "sources": {"cycles": "model", "area_transistors": "estimate", "multipliers": "model", "bytes_packed": "model"},
+            "sources": SOURCES,
         }
 
     def _operator(self, candidate: Candidate, name: str, schedule: Schedule) -> tuple[int, int]:
@@ -80,6 +85,13 @@ class ModelEvaluator:
         if key not in self._spaces:
             self._spaces[key] = schedule_space(self._operators[name], candidate.design.machine)
         return self._spaces[key]
+
+
+def stream_bits(design: Any) -> int:
+    """Operand bits that a design can take per cycle: the widths of the payloads of ``i_a`` and ``i_b``."""
+    contraction = design.instruction.contraction
+    streams = [stream for stream in design.machine.streams if stream.operand in "ab"]
+    return sum(stream.lanes(contraction) * contraction.dtype(stream.operand).width for stream in streams)
 
 
 def error_record(stage: str, error: BaseException, *, kind: str | None = None) -> dict[str, str]:

@@ -65,8 +65,8 @@ def thin(points: Sequence[Point], limit: int) -> list[int]:
     if len(points) <= limit:
         return list(range(len(points)))
     scaled = _scaled(points)
-    extremes = dict.fromkeys(min(range(len(points)), key=lambda i, axis=axis: (points[i][axis], i)) for axis in range(len(points[0])))
-    taken = list(extremes)[:limit]
+    columns = [list(column) for column in zip(*points, strict=True)]
+    taken = list(dict.fromkeys(column.index(min(column)) for column in columns))[:limit]
     distance = [min(math.dist(scaled[i], scaled[j]) for j in taken) for i in range(len(points))]
     while len(taken) < limit:
         farthest = max(range(len(points)), key=lambda i: (distance[i], -i))

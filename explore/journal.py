@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -108,11 +109,14 @@ class Journal:
         from filelock import FileLock, Timeout
 
         self.path = path
-        self._lock = FileLock(str(path) + ".lock", timeout=0)
+        self._writing = threading.RLock()
+        self._lock = FileLock(str(path) + ".lock", timeout=0, thread_local=False)
         try:
             self._lock.acquire()
         except Timeout:
-            raise JournalLockedError(f"another run is writing to {str(path.parent)!r}; wait for it, or choose another output folder") from None
+            raise JournalLockedError(
+                f"another run is writing to {str(path.parent)!r}; wait for it, or choose another output folder"
+            ) from None
         try:
             self.records = self._open(study_hash)
         except BaseException:
@@ -134,20 +138,22 @@ class Journal:
 
     def append(self, record: Record) -> bool:
         """Write ``record`` unless its key is there already; returns whether it was written."""
-        if record.key in self.records:
-            return False
-        self.records[record.key] = record
-        self._write(record.to_line())
-        now = time.monotonic()
-        if now - self._synced >= FSYNC_SECONDS:
-            os.fsync(self._file)
-            self._synced = now
-        return True
+        with self._writing:
+            if record.key in self.records:
+                return False
+            self._write(record.to_line())
+            self.records[record.key] = record
+            now = time.monotonic()
+            if now - self._synced >= FSYNC_SECONDS:
+                os.fsync(self._file)
+                self._synced = now
+            return True
 
     def replace(self, record: Record) -> None:
-        """Append ``record`` even if its key is there (an evaluation that is worth repeating); the last one counts."""
-        self.records.pop(record.key, None)
-        self.append(record)
+        """Append ``record`` even if its key is there (an evaluation that was worth repeating); the last one counts."""
+        with self._writing:
+            self.records.pop(record.key, None)
+            self.append(record)
 
     def _write(self, line: bytes) -> None:
         try:
@@ -255,6 +261,6 @@ def _check_header(line: Mapping[str, Any], study_hash: str | None, path: Path) -
     own = str(line.get("study_hash"))
     if study_hash is not None and own != study_hash:
         raise HashMismatchError(
-            f"{str(path.parent)!r} holds results of another study (hash {own}), not of this one (hash {study_hash}); choose another output folder"
+            f"{str(path.parent)!r} holds results of another study (hash {own}), not of this one (hash {study_hash}); choose another folder"
         )
     return own

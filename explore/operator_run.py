@@ -100,7 +100,9 @@ def run_operator(
         model.settle()
         counters = model.counters
     if counters.calls != schedule.nest.calls:
-        raise SimulationError(f"{operator.name} on {machine.name} made {counters.calls} tile calls, but its schedule has {schedule.nest.calls}")
+        raise SimulationError(
+            f"{operator.name} on {machine.name} made {counters.calls} tile calls, but its schedule has {schedule.nest.calls}"
+        )
     return Measurement(
         cycles=counters.cycles,
         macs=operator.macs,

@@ -35,11 +35,11 @@ class OperatorLike(Protocol):
     """What the search needs of an operator."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str: ...
     @property
-    def weight(self) -> int: ...  # noqa: D102
+    def weight(self) -> int: ...
     @property
-    def macs(self) -> int: ...  # noqa: D102
+    def macs(self) -> int: ...
 
 
 class InfeasibleError(CelosiaError):
@@ -72,7 +72,7 @@ class Slots:
         kind = self.kinds[indices[0]]
         route = next((route for route in space.routes if route.kind == kind), space.routes[0])
         variables = {variable.name: variable.values for variable in space.variables}
-        letters = set(variables["order"][0])
+        letters = set(str(variables["order"][0]))
         order = "".join(letter for letter in self.orders[indices[1]] if letter in letters)
         order = order if order in variables["order"] else str(variables["order"][0])
         values: list[tuple[str, Any]] = [("route", route.kind), ("order", order)]
@@ -129,7 +129,8 @@ class Problem:
         """The candidate at axis indices; raises `InfeasibleError`."""
         design = self.design(vector[: self.hardware_width])
         schedules = tuple(
-            (operator.name, self._schedule(place, design, tuple(vector[self.places[place]]))) for place, operator in enumerate(self.operators)
+            (operator.name, self._schedule(place, design, tuple(vector[self.places[place]])))
+            for place, operator in enumerate(self.operators)
         )
         return Candidate(design, schedules)
 
@@ -138,7 +139,8 @@ class Problem:
         key = tuple(indices)
         if key not in self._designs:
             self._designs[key] = _kept(lambda: self.design_of(self.hardware.decode(key)))
-        return _raised("hardware", self._designs[key])
+        found: DesignPoint = _raised("hardware", self._designs[key])
+        return found
 
     def design_of(self, assignment: Mapping[str, Any]) -> DesignPoint:
         """The design point of an assignment of the hardware variables."""
@@ -152,7 +154,8 @@ class Problem:
         key = (place, design.hash)
         if key not in self._spaces:
             self._spaces[key] = _kept(lambda: schedule_space(self.operators[place], design.machine))
-        return _raised("mapping", self._spaces[key])
+        found: ScheduleSpace = _raised("mapping", self._spaces[key])
+        return found
 
     def _schedule(self, place: int, design: DesignPoint, indices: Vector) -> Schedule:
         key = (place, design.hash, indices)

@@ -138,7 +138,9 @@ class Search:
         except InfeasibleError as error:
             plain = {"assignment": self.problem.space.decode(vector)}
             record = error_record(error.stage, error, kind=error.cause)
-            return _done(Record(hash=digest(plain), fidelity=self.evaluator.fidelity, candidate=plain, measurements=None, error=record, **base))
+            return _done(
+                Record(hash=digest(plain), fidelity=self.evaluator.fidelity, candidate=plain, measurements=None, error=record, **base)
+            )
         key = (candidate.hash, self.evaluator.fidelity, "")
         if key in self.journal.records:
             return _done(self.journal.records[key])
@@ -186,7 +188,7 @@ def evaluate(evaluator: Evaluator, candidate: Candidate, base: Mapping[str, Any]
         measurements = evaluator.evaluate(candidate)
     except InfeasibleError as failure:
         error = error_record(failure.stage, failure, kind=failure.cause)
-    except Exception as failure:  # noqa: BLE001  # one bad candidate must not end the study; the journal keeps the reason
+    except Exception as failure:  # one bad candidate must not end the study; the journal keeps the reason
         error = error_record(evaluator.fidelity, failure)
     return Record(
         hash=candidate.hash,

@@ -176,7 +176,7 @@ class Space:
         result: Assignment = {}
         for variable in self.variables:
             if self.active(variable, result):
-                result[variable.name] = partial[variable.name] if variable.name in partial else variable.default
+                result[variable.name] = partial.get(variable.name, variable.default)
         return result
 
     # ---- vectors of axis indices, for optimisers

@@ -24,6 +24,7 @@ OBJECTIVES = {
     "cycles": "cycles of all operators, each times its weight (exact model of the streams)",
     "area_transistors": "transistors of the block (estimate from per-element synthesis figures)",
     "multipliers": "multipliers of the block",
+    "stream_bits": "bits of operands that the block takes per cycle",
     "bytes_packed": "bytes that pack and unpack blocks write on the host, over all operators",
 }
 """What can be minimised."""
@@ -136,7 +137,8 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain data in the form that `from_dict` reads."""
         hardware = {
-            each.label: {"family": each.family, **{name: domain.to_plain() for name, domain in each.domains.items()}} for each in self.hardware
+            each.label: {"family": each.family, **{name: domain.to_plain() for name, domain in each.domains.items()}}
+            for each in self.hardware
         }
         types = {key: getattr(self.workload, key) for key in ("a", "b", "out") if getattr(self.workload, key) is not None}
         entries = [{"operator": text, "weight": weight} for text, weight in self.workload.operators]
@@ -232,7 +234,7 @@ class _Table:
             raise FormatError(f"{self.path(key)} must be a number from 0 to 1, not {value!r}; nearest legal value: {near}")
         return float(value)
 
-    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001  # a default, not a switch
+    def flag(self, key: str, default: bool) -> bool:  # a default, not a switch
         value = self.data.get(key, default)
         if not isinstance(value, bool):
             raise FormatError(f"{self.path(key)} must be true or false, not {value!r}")
@@ -336,7 +338,7 @@ def _optimizer(name: Any) -> str:
     names = optimizer_names()
     if not isinstance(name, str) or name not in names:
         raise FormatError(
-            f"study.search.optimizer must be an optimizer of Nevergrad, such as {SearchOptions.optimizer}, not {name!r}{closest(name, names)}"
+            f"study.search.optimizer must be one of Nevergrad's, such as {SearchOptions.optimizer}, not {name!r}{closest(name, names)}"
         )
     return name
 
@@ -350,5 +352,7 @@ def _resolved(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     def place(text: Any) -> Any:
         return str(folder / text) if isinstance(text, str) and text.endswith(".toml") and not Path(text).is_absolute() else text
 
-    entries = [{**entry, "operator": place(entry.get("operator"))} if isinstance(entry, dict) else place(entry) for entry in workload["operators"]]
+    entries = [
+        {**entry, "operator": place(entry.get("operator"))} if isinstance(entry, dict) else place(entry) for entry in workload["operators"]
+    ]
     return {**data, "workload": {**workload, "operators": entries}}

@@ -82,7 +82,9 @@ class Variable:
     def check(self, value: Value) -> None:
         """Raise `ParameterError` unless ``value`` is in the domain."""
         if not self.contains(value):
-            raise ParameterError(f"{self.name} must be one of {self.domain_text}, not {value!r}; nearest legal value: {self.nearest(value)!r}")
+            raise ParameterError(
+                f"{self.name} must be one of {self.domain_text}, not {value!r}; nearest legal value: {self.nearest(value)!r}"
+            )
 
     def contains(self, value: Value) -> bool:
         """Whether ``value`` is in the domain; True is not 1."""
@@ -140,7 +142,7 @@ class IntRange(Variable):
             raise ParameterError(f"high of {self.name} must be at least low = {self.low}, not {self.high}; nearest legal value: {self.low}")
 
     @cached_property
-    def values(self) -> tuple[Value, ...]:  # type: ignore[override]
+    def values(self) -> tuple[Value, ...]:
         """The domain, in order."""
         return tuple(range(self.low, self.high + 1, self.step))
 
@@ -163,7 +165,7 @@ class PowerOfTwo(Variable):
             raise ParameterError(f"high of {self.name} must be at least low = {self.low}, not {self.high}; nearest legal value: {self.low}")
 
     @cached_property
-    def values(self) -> tuple[Value, ...]:  # type: ignore[override]
+    def values(self) -> tuple[Value, ...]:
         """The domain, in order."""
         return tuple(1 << power for power in range(self.low.bit_length() - 1, self.high.bit_length()))
 
@@ -183,7 +185,7 @@ class Divisors(Variable):
             raise ParameterError(f"largest of {self.name} must be at least 1, not {self.largest}; nearest legal value: 1")
 
     @cached_property
-    def values(self) -> tuple[Value, ...]:  # type: ignore[override]
+    def values(self) -> tuple[Value, ...]:
         """The domain, in order."""
         limit = self.of if self.largest is None else self.largest
         return tuple(size for size in range(1, min(self.of, limit) + 1) if self.of % size == 0)
