@@ -60,6 +60,7 @@ class Session:
 
     def __init__(self, design: Design) -> None:
         self.library = build(design)
+        self.library.handle.celosia_prepare()
         self._sim = pyverilator_class()(os.fspath(self.library.path))
         self.model = Model(self.library, pointer=self._sim.model)
         self.io, self.clock = self._sim.io, self._sim.clock
@@ -97,6 +98,11 @@ class Session:
         if self._dumping:
             self._dumping = False
             self._sim.stop_vcd_trace()
+
+    @property
+    def vcd_time(self) -> int:
+        """Time stamp of the last entry in the dump; 20 per cycle."""
+        return int(self._sim.curr_time)
 
     def run_records(self, records: Array) -> Array:
         """`Model.run_records` on this block; the cycles are dumped."""

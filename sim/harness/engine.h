@@ -117,7 +117,7 @@ struct Tile {
 
 struct Engine {
     Top* top = nullptr;
-    VerilatedContext* context = nullptr;  // ours, or null when the model belongs to somebody else
+    bool owner = false;  // of the model
     InputStream<StreamA> a;
     InputStream<StreamB> b;
     Jitter back_pressure;

@@ -1,27 +1,37 @@
 // C entry points of a simulated block. celosia_design.h describes the block and comes first.
+#include <mutex>
 #include "tiles.h"
 
 static celosia::Simulation* celosia_bound = nullptr;
+static std::mutex celosia_models;
+
+// Each model has its own context, since a context remembers the models it has had and dumps all of them. Contexts are
+// small and never freed: threads keep a pointer to the last one that they saw.
+static VerilatedContext* celosia_fresh_context() {
+    auto* context = new VerilatedContext;
+    context->traceEverOn(true);
+    return context;
+}
 
 extern "C" {
 
 // A simulation of its own model, or of `model` when it is given (which then stays its owner's).
 celosia::Simulation* celosia_open(celosia::Top* model) {
     auto* s = new celosia::Simulation;
-    if (!model) {
-        s->context = new VerilatedContext;
-        s->context->traceEverOn(true);
-        model = new celosia::Top(s->context);
-    }
-    s->top = model;
+    std::lock_guard<std::mutex> guard(celosia_models);
+    s->owner = !model;
+    s->top = model ? model : new celosia::Top(celosia_fresh_context());
     return s;
+}
+// Before PyVerilator's construct(), in the same thread: gives the model that comes a context of its own.
+void celosia_prepare(void) {
+    std::lock_guard<std::mutex> guard(celosia_models);
+    celosia_fresh_context();
 }
 void celosia_close(celosia::Simulation* s) {
     if (celosia_bound == s) celosia_bound = nullptr;
-    if (s->context) {
-        delete s->top;
-        delete s->context;
-    }
+    std::lock_guard<std::mutex> guard(celosia_models);
+    if (s->owner) delete s->top;
     delete s;
 }
 void celosia_reset(celosia::Simulation* s, uint64_t cycles) { s->reset(cycles); }

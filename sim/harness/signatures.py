@@ -9,6 +9,7 @@ _MODEL, _BUFFER = c.c_void_p, c.c_void_p
 
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "celosia_open": (c.c_void_p, [c.c_void_p]),
+    "celosia_prepare": (None, []),
     "celosia_close": (None, [_MODEL]),
     "celosia_reset": (None, [_MODEL, c.c_uint64]),
     "celosia_configure": (None, [_MODEL, c.c_uint64, c.c_uint64, c.c_double, c.c_double, c.c_double, c.c_uint64]),
