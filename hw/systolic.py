@@ -94,7 +94,7 @@ class SystolicArray(StreamBlock):
         done = delay_line(m, en, fire & self.i_a.payload.last, max(waves, cols) + 1, "done", keep_reset=True)
         acc = self._accumulators(m, en, fire, first[1:])
         out = self._grid("out", self._p.acc)
-        with m.If(en):
+        with m.If(en & self._draining(m, en, done[0])):
             for i in range(rows):
                 below = out[i + 1] if i + 1 < rows else acc[i]
                 m.d.sync += [out[i][j].eq(Mux(done[i + j + 2], acc[i][j], below[j])) for j in range(cols)]
@@ -120,6 +120,16 @@ class SystolicArray(StreamBlock):
         with m.If(en):
             m.d.sync += steps
         return acc
+
+    def _draining(self, m: Module, en: Value, last: Value) -> Value:
+        """High while a pass is on its way out, so that the output chain rests through long passes."""
+        left = Signal(range(self.timing.drain + 1), name="drain_left")
+        with m.If(en):
+            with m.If(last):
+                m.d.sync += left.eq(self.timing.drain)
+            with m.Elif(left != 0):
+                m.d.sync += left.eq((left - 1)[: len(left)])
+        return left != 0
 
     def _announce_rows(self, m: Module, en: Value, start: Value) -> None:
         """Row 0 is valid in the cycle after ``start``, then one row every second cycle."""
