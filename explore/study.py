@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..hw.parameters import FAMILIES, Option, options
+from ..hw import FAMILIES, Option, options
 from ..intrinsics import CelosiaError, FormatError
 from .candidate import digest
 from .domains import Domain, closest, parse_domain

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..intrinsics import FormatError, Instruction, Machine, ParameterError
-from .parameters import Parameters, closest, family_of, options
+from .options import options
+from .parameters import Parameters, closest, family_of
 
 if TYPE_CHECKING:
     from amaranth.lib import wiring
@@ -23,6 +24,7 @@ _COMPONENTS = {
     "systolic": ("systolic", "SystolicArray"),
     "dot-product": ("dot_product", "DotProductUnit"),
     "outer-product": ("outer_product", "OuterProductUnit"),
+    "accelerator": ("accelerator.top", "Accelerator"),
 }
 
 

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..hw import FAMILIES, Option, options
 from ..hw.design_point import DesignPoint
-from ..hw.parameters import FAMILIES, Option, options
 from ..intrinsics.errors import FormatError
 
 
