@@ -57,7 +57,9 @@ class BroadcastCore(wiring.Component):  # type: ignore[misc]
         with m.If(fire):
             m.d.sync += first.eq(last)
         a, b = self._operands(m)
-        out = [[Signal(shape_of(machine.acc), name=f"out_{i}_{j}", reset_less=True) for j in range(machine.cols)] for i in range(machine.rows)]
+        out = [
+            [Signal(shape_of(machine.acc), name=f"out_{i}_{j}", reset_less=True) for j in range(machine.cols)] for i in range(machine.rows)
+        ]
         steps, chain = [], []
         for i in range(machine.rows):
             for j in range(machine.cols):

@@ -68,9 +68,7 @@ class Drain(wiring.Component):  # type: ignore[misc]
         with m.If(self.row_valid):
             m.d.sync += row.eq(self.row)
         width = self.machine.acc.width
-        sums = [
-            (row.word_select(j, width) + Mux(adds, self.read_data.word_select(j, width), 0))[:width] for j in range(self.machine.cols)
-        ]
+        sums = [(row.word_select(j, width) + Mux(adds, self.read_data.word_select(j, width), 0))[:width] for j in range(self.machine.cols)]
         m.d.comb += [self.write_data.eq(Cat(*sums)), self.done.eq(last)]
         return m
 

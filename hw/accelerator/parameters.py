@@ -132,9 +132,12 @@ class AcceleratorParameters(Parameters):
     @property
     def streams(self) -> tuple[StreamLayout, ...]:
         """Operand streams of the core inside; the accelerator itself has a memory port."""
-        if self.core == "weight-stationary":
-            return StreamLayout("a", "i_a", "m", "k"), StreamLayout("b", "i_b", "k", "n", True), StreamLayout("c", "o_c", "m", "n")
-        return StreamLayout("a", "i_a", "", "mk"), StreamLayout("b", "i_b", "", "nk"), StreamLayout("c", "o_c", "m", "n")
+        still = self.core == "weight-stationary"
+        return (
+            StreamLayout(operand="a", port="i_a", beat_axes="m" if still else "", lane_axes="k" if still else "mk"),
+            StreamLayout(operand="b", port="i_b", beat_axes="k" if still else "", lane_axes="n" if still else "nk", reverse=still),
+            StreamLayout(operand="c", port="o_c", beat_axes="m", lane_axes="n"),
+        )
 
     def accelerator_machine(self, design_hash: str, name: str = "") -> AcceleratorMachine:
         """What software may know of the design with this hash."""
@@ -163,5 +166,3 @@ class AcceleratorParameters(Parameters):
             queue_depth=self.queue_depth,
             outstanding=self.outstanding,
         )
-
-

@@ -158,14 +158,19 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
     def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal]) -> None:
         """Place the row behind its byte address and cut out the beat."""
         width = self.machine.port_bytes
-        mask = ((1 << issue["count"]) - 1)[: 4 * self.machine.cols]
+        beats = 4 * self.machine.cols // width + 2  # also of a row that starts inside a beat
+        # compared byte by byte: Amaranth follows every bit of a shift to every other when it looks for loops
+        mask: Value = Cat(*(issue["count"] > lane for lane in range(4 * self.machine.cols)))
         if self.machine.cols % width and self.log:
             shift = issue["byte"][: self.log]
-            word, mask = (word << (shift << 3))[: 8 * (4 * self.machine.cols + width)], (mask << shift)[: 4 * self.machine.cols + width]
+            word, mask = word << (shift << 3), mask << shift
+        data, bytes_ = Signal(8 * width * beats, name="shifted"), Signal(width * beats, name="shifted_mask")
         m.d.comb += [
+            data.eq(word),
+            bytes_.eq(mask),
             self.out_address.eq(issue["byte"][self.log :] + issue["beat"]),
-            self.out_data.eq(word.word_select(issue["beat"], 8 * width) if len(word) > 8 * width else word),
-            self.out_mask.eq(mask.word_select(issue["beat"], width) if len(mask) > width else mask),
+            self.out_data.eq(data.word_select(issue["beat"], 8 * width)),
+            self.out_mask.eq(bytes_.word_select(issue["beat"], width)),
         ]
 
 

@@ -1,0 +1,1 @@
+"""Operators on the complete accelerator: geometry, schedules, programs, and what they cost."""

@@ -1,0 +1,298 @@
+"""From a problem and a schedule to a program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...intrinsics import ScheduleError
+from ...intrinsics.accelerator import Command, Op, Program, Register, Target
+from ...intrinsics.numerics import Array
+from .problem import KTile, MTile, NTile, Problem
+from .schedule import Event, Schedule, events
+
+_LIMITS = {"m": 1 << 12, "n": 1 << 12, "rows": 1 << 14, "beats": 1 << 14, "units": 1 << 16}
+
+
+def check_fit(problem: Problem, schedule: Schedule) -> None:
+    """Refuse a schedule whose tiles do not fit.
+
+    Raises
+    ------
+    ScheduleError
+        Names the memory, what is needed and what there is.
+    """
+    machine = problem.machine
+    needs = (
+        ("A scratchpad", schedule.a_slots * problem.a_slot(schedule.m, schedule.k), machine.a_words, "words per bank"),
+        ("B scratchpad", schedule.b_slots * problem.b_slot(schedule.n, schedule.k), machine.b_words, "words per bank"),
+        ("accumulator memory", schedule.c_slots * problem.c_slot(schedule.m, schedule.n), machine.acc_rows, "rows"),
+    )
+    for name, need, have, unit in needs:
+        if need > have:
+            raise ScheduleError(f"tiles need {need} {unit} of the {name}, which has {have}: too small by {need - have}")
+    rows = schedule.m * problem.block_rows
+    if schedule.m >= _LIMITS["m"] and not machine.weight_stationary or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
+        raise ScheduleError(f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows")
+    if schedule.n * machine.cols >= _LIMITS["rows"]:
+        raise ScheduleError(f"a tile of {schedule.n * machine.cols} columns is too large for a command; allowed: below 16384")
+
+
+def lower(problem: Problem, schedule: Schedule) -> Program:
+    """The program of a schedule.
+
+    Raises
+    ------
+    ScheduleError
+        If a tile does not fit, or an unfinished output tile would be evicted.
+    """
+    check_fit(problem, schedule)
+    return _Lowering(problem, schedule).program()
+
+
+class _Lowering:
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+        self.problem, self.schedule = problem, schedule
+        self.m, self.n, self.k = problem.m_tiles(schedule.m), problem.n_tiles(schedule.n), problem.k_tiles(schedule.k)
+
+    def program(self) -> Program:
+        commands = self.configuration()
+        sizes = (len(self.m), len(self.n), len(self.k))
+        first = 1 if self.problem.output.uses_channels else 0
+        if first:
+            commands.append(self.load_channels())
+        make = {"a": self.load_a, "b": self.load_b, "compute": self.compute, "store": self.store}
+        for event in events(self.schedule, sizes):
+            op, values = make[event.kind](event)
+            loads = event.loads + first if event.loads else None
+            commands.append(Command(op, values, loads, event.computes or None, event.stores or None))
+        commands.append(Command(Op.END))
+        problem = self.problem
+        return Program(
+            design_hash=problem.machine.design_hash,
+            commands=tuple(commands),
+            memory_bytes=problem.memory_bytes,
+            buffers=problem.buffers,
+            macs=problem.op.macs,
+        )
+
+    # ---- configuration
+
+    def configuration(self) -> list[Command]:
+        problem, output = self.problem, self.problem.output
+        registers = {Register.A: a_walker(problem), Register.B: b_walker(problem)}
+        if output.uses_channels:
+            registers[Register.CHANNELS] = channel_walker(problem)
+        registers[Register.STORE] = {
+            "pitch": problem.c_pitch,
+            "block_pitch": problem.block_rows * problem.c_pitch,
+            "beats": problem.out_beats,
+            "narrow": int(output.narrow),
+            "bias": int(output.bias),
+            "shift": output.shift,
+            "zero": output.zero_point,
+            "low": output.low,
+            "high": output.high,
+        }
+        return [Command(Op.SET, {"register": register, **values}) for register, values in registers.items()]
+
+    def load_channels(self) -> Command:
+        problem = self.problem
+        beats = problem.machine.channel_word // problem.machine.port_bytes
+        values = {**_STILL, "base": problem.offset("channels"), "rows": problem.n_blocks, "beats": beats, "first_beats": beats}
+        return Command(Op.LOAD, {**values, "target": Target.CHANNELS, "spad": 0, "row_stride": 1})
+
+    # ---- tiles
+
+    def load_a(self, event: Event) -> tuple[Op, dict[str, int]]:
+        problem, schedule = self.problem, self.schedule
+        m, k = self.m[event.m], self.k[event.k]
+        values = {
+            "target": Target.A,
+            "spad": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
+            "rows": m.rows,
+            "beats": problem.a_beats(k),
+            "row_stride": problem.a_stride(schedule.k),
+        }
+        return Op.LOAD, {**values, **a_place(problem, m, k)}
+
+    def load_b(self, event: Event) -> tuple[Op, dict[str, int]]:
+        problem, schedule = self.problem, self.schedule
+        n, k = self.n[event.n], self.k[event.k]
+        values = {
+            **_STILL,
+            "target": Target.B,
+            "spad": event.slots[1] * problem.b_slot(schedule.n, schedule.k),
+            "rows": n.cols,
+            "beats": problem.b_beats(k),
+            "row_stride": problem.b_stride(schedule.k),
+        }
+        return Op.LOAD, {**values, **b_place(problem, n, k)}
+
+    def compute(self, event: Event) -> tuple[Op, dict[str, int]]:
+        problem, schedule = self.problem, self.schedule
+        m, n, k = self.m[event.m], self.n[event.n], self.k[event.k]
+        still = problem.machine.weight_stationary
+        units = problem.units(k)
+        return Op.COMPUTE, {
+            "accumulate": int(event.k > 0),
+            "vector": 0,
+            "a": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
+            "b": event.slots[1] * problem.b_slot(schedule.n, schedule.k),
+            "c": event.slots[2] * problem.c_slot(schedule.m, schedule.n),
+            "k_units": m.rows if still else units,
+            "m_blocks": units if still else m.blocks,
+            "n_blocks": n.blocks,
+            "a_stride": problem.a_stride(schedule.k),
+            "b_stride": problem.b_stride(schedule.k),
+        }
+
+    def store(self, event: Event) -> tuple[Op, dict[str, int]]:
+        problem, schedule = self.problem, self.schedule
+        m, n = self.m[event.m], self.n[event.n]
+        size, cols = problem.output.size, problem.machine.cols
+        rows = problem.block_rows
+        pixel = m.image * problem.pixels + m.first
+        still = problem.machine.weight_stationary
+        last_rows = m.rows if still else m.rows - (m.blocks - 1) * rows
+        return Op.STORE, {
+            "base": problem.offset("c") + pixel * problem.c_pitch + n.first * cols * size,
+            "c": event.slots[2] * problem.c_slot(schedule.m, schedule.n),
+            "channel": n.first if problem.output.uses_channels else 0,
+            "m_blocks": m.blocks,
+            "n_blocks": n.blocks,
+            "rows": m.rows if still else rows,
+            "last_rows": last_rows,
+            "block_rows": m.rows if still else rows,
+            "last_bytes": (n.cols - (n.blocks - 1) * cols) * size,
+        }
+
+
+_STILL = {"x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
+
+
+def a_walker(problem: Problem) -> dict[str, int]:
+    """Configuration of the loads of activations."""
+    op, pixel = problem.op, problem.pixel
+    merged = problem.merged
+    return {
+        "run": problem.a_run,
+        "run_beats": problem.a_run_beats,
+        "taps": 1 if merged else op.kernel[1],
+        "tap_step": 0 if merged else op.dilation * pixel,
+        "kernel_step": op.dilation * problem.row_pitch if op.kernel[0] > 1 else 0,
+        "kernel_y": op.dilation,
+        "columns": op.out_width,
+        "column_step": op.stride * pixel,
+        "row_step": op.stride * problem.row_pitch,
+        "row_y": op.stride,
+        "first_x": -op.pad * pixel,
+        "width": problem.row_pitch,
+        "height": op.height,
+        "zero": op.zero_point % 256,
+        "pad": 0,
+    }
+
+
+def b_walker(problem: Problem) -> dict[str, int]:
+    """Configuration of the loads of weights: every output channel is a row."""
+    return {
+        "run": problem.b_run,
+        "run_beats": problem.b_run_beats,
+        "taps": 1,
+        "tap_step": 0,
+        "kernel_step": problem.b_run_beats * problem.machine.port_bytes,
+        "kernel_y": 0,
+        "columns": 1,
+        "column_step": 0,
+        "row_step": problem.b_pitch,
+        "row_y": 0,
+        "first_x": 0,
+        "width": problem.b_pitch,
+        "height": 1,
+        "zero": 0,
+        "pad": 0,
+    }
+
+
+def channel_walker(problem: Problem) -> dict[str, int]:
+    """Configuration of the load of biases and multipliers."""
+    word, width = problem.machine.channel_word, problem.machine.port_bytes
+    return {**b_walker(problem), "run": word, "run_beats": word // width, "kernel_step": 0, "row_step": word, "width": word}
+
+
+def a_place(problem: Problem, m: MTile, k: KTile) -> dict[str, int]:
+    """Where the first row of a tile of A begins."""
+    op, machine = problem.op, problem.machine
+    down, column = divmod(m.first, op.out_width)
+    run, skip_elements = divmod(k.first * problem.chunk, problem.run_elements)
+    kernel_row, tap = (run, 0) if problem.merged else divmod(run, op.kernel[1])
+    skip = skip_elements * machine.a_bytes
+    y = down * op.stride - op.pad + kernel_row * op.dilation
+    image = problem.offset("a") + m.image * op.height * problem.row_pitch
+    return {
+        "base": (image + y * problem.row_pitch) % (1 << 32),
+        "x": (column * op.stride - op.pad) * problem.pixel,
+        "y": y,
+        "column": column,
+        "offset": tap * op.dilation * problem.pixel + skip,
+        "skip": skip,
+        "tap": tap,
+        "first_beats": problem.a_run_beats - skip // machine.port_bytes,
+    }
+
+
+def b_place(problem: Problem, n: NTile, k: KTile) -> dict[str, int]:
+    """Where the first row of a tile of B begins."""
+    machine = problem.machine
+    base = problem.offset("b") + n.first * machine.cols * problem.b_pitch
+    if not problem.regular:
+        return {"base": base + k.first * problem.b_run_beats * machine.port_bytes, "first_beats": problem.b_run_beats}
+    skip = k.first * problem.chunk * machine.b_bytes
+    return {"base": base, "offset": skip, "skip": skip, "first_beats": problem.b_run_beats - skip // machine.port_bytes}
+
+
+def pack_weights(problem: Problem, weights: Array) -> Array:
+    """Weights [filter, depth] with every run padded to whole beats: (filter, `b_pitch` / element size)."""
+    size, width = problem.machine.b_bytes, problem.machine.port_bytes
+    runs = weights.reshape(len(weights), -1, problem.b_run // size)
+    padded = problem.b_run_beats * width // size
+    out = np.zeros((len(weights), runs.shape[1], padded), weights.dtype)
+    out[:, :, : runs.shape[2]] = runs
+    return out.reshape(len(weights), -1)
+
+
+def pack_channels(problem: Problem, bias: Array | None, multiplier: Array | None) -> Array:
+    """Biases and multipliers as the store path reads them: (n_blocks, channel_word) uint8."""
+    machine, filters = problem.machine, problem.op.filters
+    words = np.zeros((problem.n_blocks * machine.cols, 2), "<i4")
+    words[:filters, 0] = 0 if bias is None else bias
+    words[:filters, 1] = 1 if multiplier is None else multiplier
+    content = np.ascontiguousarray(words.reshape(problem.n_blocks, -1)).view(np.uint8)
+    return np.pad(content, ((0, 0), (0, machine.channel_word - content.shape[1])))
+
+
+def memory_image(
+    problem: Problem, activations: Array, weights: Array, *, bias: Array | None = None, multiplier: Array | None = None
+) -> Array:
+    """Byte image with the operands in place and 0x55 where results will be.
+
+    Parameters
+    ----------
+    activations : [image, y, x, channel], or (M, K) of a GEMM
+    weights : [filter, kernel row, kernel column, channel], or (N, K) of a GEMM
+    bias, multiplier : (filters,) int32, optional
+    """
+    memory = np.full(problem.memory_bytes, 0x55, np.uint8)
+    op = problem.op
+    contents = {
+        "a": activations.reshape(op.images, op.height, op.width, op.channels),
+        "b": pack_weights(problem, weights.reshape(op.filters, op.depth)),
+    }
+    if problem.output.uses_channels:
+        contents["channels"] = pack_channels(problem, bias, multiplier)
+    for buffer in problem.buffers:
+        if buffer.name in contents:
+            buffer.view(memory)[...] = contents[buffer.name]
+    return memory
+
+

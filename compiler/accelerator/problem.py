@@ -1,0 +1,408 @@
+"""An operator as an accelerator sees it: blocks of rows and columns, chunks of k, and where their bytes are in memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...intrinsics import ParameterError, ScheduleError
+from ...intrinsics.accelerator import AcceleratorMachine, Buffer
+from ...intrinsics.accelerator.machine import ceil_div
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """A convolution over NHWC activations with weights [out channel][kernel row][kernel column][in channel]; a GEMM is one of 1 x 1.
+
+    Parameters
+    ----------
+    images, height, width, channels, filters : int
+    kernel : (int, int)
+        Rows and columns.
+    stride, dilation, pad : int
+    zero_point : int
+        Value outside the image.
+    """
+
+    images: int = 1
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel: tuple[int, int] = (1, 1)
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    zero_point: int = 0
+
+    @property
+    def out_height(self) -> int:
+        """Output rows of an image."""
+        return (self.height + 2 * self.pad - self.dilation * (self.kernel[0] - 1) - 1) // self.stride + 1
+
+    @property
+    def out_width(self) -> int:
+        """Output columns of an image."""
+        return (self.width + 2 * self.pad - self.dilation * (self.kernel[1] - 1) - 1) // self.stride + 1
+
+    @property
+    def depth(self) -> int:
+        """Products per output."""
+        return self.kernel[0] * self.kernel[1] * self.channels
+
+    @property
+    def outputs(self) -> int:
+        """Output pixels of all images."""
+        return self.images * self.out_height * self.out_width
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates, also those on the border."""
+        return self.outputs * self.filters * self.depth
+
+    @property
+    def is_gemm(self) -> bool:
+        """Whether it is a plain matrix product."""
+        return self.kernel == (1, 1) and self.stride == 1 and self.pad == 0
+
+
+def gemm(m: int, n: int, k: int) -> Convolution:
+    """C[m, n] = sum_k A[m, k] * B[n, k] as a convolution over a column of pixels."""
+    for name, value in (("M", m), ("N", n), ("K", k)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ParameterError(f"{name} of a GEMM must be a positive integer, not {value!r}; nearest legal value: 1")
+    return Convolution(height=m, width=1, channels=k, filters=n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the store path writes.
+
+    Parameters
+    ----------
+    narrow : bool
+        8-bit numbers instead of 32-bit sums.
+    bias : bool
+        Add a 32-bit number per channel.
+    shift, zero_point, low, high : int
+        Right shift of sum times multiplier, what is added, and the range that the result is clamped to.
+    """
+
+    narrow: bool = False
+    bias: bool = False
+    shift: int = 0
+    zero_point: int = 0
+    low: int = -128
+    high: int = 127
+
+    @property
+    def uses_channels(self) -> bool:
+        """Whether biases and multipliers must be loaded."""
+        return self.narrow or self.bias
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 1 if self.narrow else 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class MTile:
+    """Rows of one tile: ``rows`` of A to load in ``blocks`` passes, the first at output pixel ``first`` of image ``image``."""
+
+    rows: int
+    blocks: int
+    image: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTile:
+    """Columns of one tile: ``cols`` in ``blocks`` blocks from block ``first`` on."""
+
+    blocks: int
+    cols: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KTile:
+    """``chunks`` of the reduction from chunk ``first`` on: ``elements`` products."""
+
+    chunks: int
+    elements: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One operator on one machine: all geometry that schedules, programs and costs need.
+
+    A tile counts blocks of ``rows`` output pixels (single pixels for the weight-stationary core), blocks of ``cols`` output
+    channels, and chunks of k. A chunk is the least part of k that is whole beats and whole scratchpad words, or, where runs
+    of channels do not start at beats, one run.
+    """
+
+    machine: AcceleratorMachine
+    op: Convolution
+    output: Output = Output()
+
+    def __post_init__(self) -> None:
+        machine, op = self.machine, self.op
+        limit = machine.max_k
+        if limit is not None and op.depth > limit:
+            raise ScheduleError(
+                f"sums of {op.depth} products of {machine.a} x {machine.b} may not fit {machine.acc}; "
+                f"allowed: a reduction of at most {limit}, a wider acc, or overflow 'wrap'"
+            )
+        if self.output.uses_channels and not machine.requantizes:
+            raise ScheduleError("the design's store path has no bias or requantisation; allowed: plain 32-bit output, or channel_words above 0")
+        if self.output.uses_channels and self.n_blocks > machine.channel_words:
+            raise ScheduleError(
+                f"{op.filters} output channels need {self.n_blocks} words of biases and multipliers; the design has {machine.channel_words}"
+            )
+        if self.a_run >= 1 << 16 or self.b_run >= 1 << 16:
+            raise ScheduleError(f"a run of {max(self.a_run, self.b_run)} bytes along k is too long; allowed: at most 65535")
+
+    # ---- activations
+
+    @functools.cached_property
+    def pixel(self) -> int:
+        """Bytes between pixels: padded to whole beats in a GEMM, or where that takes fewer beats than dense pixels."""
+        machine, op = self.machine, self.op
+        dense = op.channels * machine.a_bytes
+        padded = ceil_div(dense, machine.port_bytes) * machine.port_bytes
+        if op.is_gemm or op.dilation > 1 or dense == padded:
+            return padded
+        merged = ceil_div(dense * op.kernel[1] + machine.port_bytes - 1, machine.port_bytes)
+        return padded if op.kernel[1] * (padded // machine.port_bytes) <= merged else dense
+
+    @property
+    def merged(self) -> bool:
+        """Whether the kernel columns of one kernel row are one run of bytes."""
+        return self.op.dilation == 1 and self.pixel == self.op.channels * self.machine.a_bytes
+
+    @property
+    def regular(self) -> bool:
+        """Whether every run is whole beats at a beat, so that k may be cut inside of runs."""
+        return self.op.depth == self.op.channels or self.op.channels * self.machine.a_bytes % self.machine.port_bytes == 0
+
+    @property
+    def on_beat(self) -> bool:
+        """Whether every run starts at a beat."""
+        return self.pixel % self.machine.port_bytes == 0
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes between image rows."""
+        return self.op.width * self.pixel
+
+    @property
+    def run_elements(self) -> int:
+        """Products of a run."""
+        return self.op.channels * (self.op.kernel[1] if self.merged else 1)
+
+    @property
+    def a_run(self) -> int:
+        """Bytes of a run of activations."""
+        return self.run_elements * self.machine.a_bytes
+
+    @property
+    def a_run_beats(self) -> int:
+        """Beats of a run of activations."""
+        spare = 0 if self.on_beat else self.machine.port_bytes - 1
+        return ceil_div(self.a_run + spare, self.machine.port_bytes)
+
+    # ---- weights: runs as those of the activations; padded to beats where k is cut between runs
+
+    @property
+    def b_run(self) -> int:
+        """Bytes of a run of weights."""
+        return (self.op.depth if self.regular else self.run_elements) * self.machine.b_bytes
+
+    @property
+    def b_run_beats(self) -> int:
+        """Beats of a run of weights."""
+        return ceil_div(self.b_run, self.machine.port_bytes)
+
+    @property
+    def b_pitch(self) -> int:
+        """Bytes between the weights of two output channels."""
+        runs = 1 if self.regular else self.runs
+        return runs * self.b_run_beats * self.machine.port_bytes
+
+    # ---- k
+
+    @property
+    def runs(self) -> int:
+        """Runs of the whole reduction."""
+        return self.op.depth // self.run_elements
+
+    @functools.cached_property
+    def chunk(self) -> int:
+        """Products of a chunk."""
+        if not self.regular:
+            return self.run_elements
+        machine = self.machine
+        a = math.lcm(machine.a_word, machine.port_bytes) // machine.a_bytes
+        b = math.lcm(machine.b_word, machine.port_bytes) // machine.b_bytes
+        return math.lcm(a, b, machine.k_unit)
+
+    @property
+    def k_chunks(self) -> int:
+        """Chunks of the whole reduction."""
+        return ceil_div(self.op.depth, self.chunk)
+
+    # ---- rows and columns
+
+    @property
+    def block_rows(self) -> int:
+        """Output pixels of a block."""
+        return 1 if self.machine.weight_stationary else self.machine.rows
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels that tiles do not cross: those of an image."""
+        return self.op.out_height * self.op.out_width
+
+    @property
+    def m_blocks(self) -> int:
+        """Blocks of rows of an image."""
+        return ceil_div(self.pixels, self.block_rows)
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of columns."""
+        return ceil_div(self.op.filters, self.machine.cols)
+
+    # ---- results
+
+    @property
+    def c_pitch(self) -> int:
+        """Bytes between output pixels."""
+        return ceil_div(self.op.filters * self.output.size, self.machine.port_bytes) * self.machine.port_bytes
+
+    @property
+    def out_beats(self) -> int:
+        """Beats of an accumulator row; the worst alignment where rows do not start at beats."""
+        row, width = self.machine.cols * self.output.size, self.machine.port_bytes
+        if row % width == 0:
+            return row // width
+        return 1 if width % row == 0 else ceil_div(row + width - 1, width)
+
+    # ---- memory
+
+    @functools.cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Tensors in memory: ``a`` [image, y, x, channel], ``b`` [filter, bytes of packed runs], ``channels`` and ``c``."""
+        machine, op, size = self.machine, self.op, self.output.size
+        sizes = {
+            "a": op.images * op.height * self.row_pitch,
+            "b": op.filters * self.b_pitch,
+            "channels": self.n_blocks * machine.channel_word if self.output.uses_channels else 0,
+            "c": op.images * self.pixels * self.c_pitch,
+        }
+        offsets, end = {}, 0
+        for name, length in sizes.items():
+            offsets[name] = end
+            end += ceil_div(length, machine.port_bytes) * machine.port_bytes
+        image, a_size, b_size = op.height * self.row_pitch, machine.a_bytes, machine.b_bytes
+        layouts = {
+            "a": ((op.images, op.height, op.width, op.channels), (image, self.row_pitch, self.pixel, a_size), machine.a.numpy.name),
+            "b": ((op.filters, self.b_pitch // b_size), (self.b_pitch, b_size), machine.b.numpy.name),
+            "channels": ((self.n_blocks, machine.channel_word), (machine.channel_word, 1), "uint8"),
+            "c": ((op.images * self.pixels, op.filters), (self.c_pitch, size), self._out_dtype),
+        }
+        return tuple(
+            Buffer(name=name, offset=offsets[name], size=sizes[name], shape=shape, strides=strides, dtype=dtype)
+            for name, (shape, strides, dtype) in layouts.items()
+            if sizes[name]
+        )
+
+    @property
+    def _out_dtype(self) -> str:
+        return ("int8" if self.output.low < 0 else "uint8") if self.output.narrow else "int32"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the memory image."""
+        last = self.buffers[-1]
+        return ceil_div(last.offset + last.size, self.machine.port_bytes) * self.machine.port_bytes
+
+    def offset(self, name: str) -> int:
+        """Byte address of a buffer."""
+        return next(buffer.offset for buffer in self.buffers if buffer.name == name)
+
+    # ---- tiles
+
+    def m_tiles(self, size: int) -> list[MTile]:
+        """Tiles of ``size`` blocks, image by image."""
+        step = size * self.block_rows
+        starts = [(image, first) for image in range(self.op.images) for first in range(0, self.pixels, step)]
+        tiles = []
+        for image, first in starts:
+            rows = min(step, self.pixels - first)
+            blocks = 1 if self.machine.weight_stationary else ceil_div(rows, self.block_rows)
+            tiles.append(MTile(rows=rows, blocks=blocks, image=image, first=first))
+        return tiles
+
+    def n_tiles(self, size: int) -> list[NTile]:
+        """Tiles of ``size`` blocks."""
+        cols, total = self.machine.cols, self.op.filters
+        return [
+            NTile(blocks=min(size, self.n_blocks - first), cols=min(size * cols, total - first * cols), first=first)
+            for first in range(0, self.n_blocks, size)
+        ]
+
+    def k_tiles(self, size: int) -> list[KTile]:
+        """Tiles of ``size`` chunks."""
+        return [
+            KTile(
+                chunks=min(size, self.k_chunks - first),
+                elements=min(size * self.chunk, self.op.depth - first * self.chunk),
+                first=first,
+            )
+            for first in range(0, self.k_chunks, size)
+        ]
+
+    def a_beats(self, tile: KTile) -> int:
+        """Beats of a row of A."""
+        if not self.regular:
+            return tile.chunks * self.a_run_beats
+        return ceil_div(tile.elements * self.machine.a_bytes, self.machine.port_bytes)
+
+    def b_beats(self, tile: KTile) -> int:
+        """Beats of a column of B."""
+        if not self.regular:
+            return tile.chunks * self.b_run_beats
+        return ceil_div(tile.elements * self.machine.b_bytes, self.machine.port_bytes)
+
+    def units(self, tile: KTile) -> int:
+        """Scratchpad reads of a pass (K blocks for the weight-stationary core)."""
+        return ceil_div(tile.elements, self.machine.k_unit)
+
+    # ---- scratchpads
+
+    def a_stride(self, k: int) -> int:
+        """Words between blocks (pairs of rows where one row is read at a time) of tiles of ``k`` chunks."""
+        return ceil_div(min(k * self.chunk, self.op.depth) * self.machine.a_bytes, self.machine.a_word)
+
+    def b_stride(self, k: int) -> int:
+        """Words between blocks of B."""
+        return ceil_div(min(k * self.chunk, self.op.depth) * self.machine.b_bytes, self.machine.b_word)
+
+    def a_slot(self, m: int, k: int) -> int:
+        """Words per bank of a tile of A."""
+        pairs = self.machine.a_banks > self.block_rows
+        return (ceil_div(m, 2) if pairs else m) * self.a_stride(k)
+
+    def b_slot(self, n: int, k: int) -> int:
+        """Words per bank of a tile of B."""
+        pairs = self.machine.b_banks > self.machine.cols
+        return (ceil_div(n, 2) if pairs else n) * self.b_stride(k)
+
+    def c_slot(self, m: int, n: int) -> int:
+        """Accumulator rows of a tile."""
+        return m * n * self.block_rows

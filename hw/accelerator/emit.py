@@ -1,0 +1,85 @@
+"""Verilog of an accelerator."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...intrinsics.accelerator.machine import AcceleratorMachine
+from ..design_point import DesignPoint
+from ..flatten import _collector_paused as collector_paused
+from ..verilog import Port, banner, module_name
+from ..yosys import run_yosys
+from .machine import machine_of
+
+MEMORY_PASSES = (
+    "proc",
+    "flatten",
+    "delete t:$meminit*",
+    "opt -fast",
+    "opt_dff",
+    "wreduce",
+    "opt_clean",
+    "memory_collect",
+    "opt_clean -purge",
+)
+"""Passes between RTLIL and Verilog. Without the initial contents, every word of which Amaranth writes as zero, memories start with
+arbitrary contents: nothing reads a word that was not written, but for padding that no store keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorRtl:
+    """Verilog of one accelerator.
+
+    Parameters
+    ----------
+    verilog, top : str
+    ports : tuple of Port
+    point : DesignPoint
+    """
+
+    verilog: str
+    top: str
+    ports: tuple[Port, ...]
+    point: DesignPoint
+
+    @property
+    def machine(self) -> AcceleratorMachine:
+        """What software may know of the design."""
+        return machine_of(self.point)
+
+
+def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> AcceleratorRtl:
+    """Elaborate an accelerator and print it as Verilog.
+
+    Raises
+    ------
+    ParameterError
+        If the prefix is no identifier, or a keyword.
+    ToolNotFoundError, ToolFailedError
+        If Yosys is missing or fails.
+    """
+    from amaranth.back import rtlil
+
+    component = point.component()
+    top = module_name(point, prefix=prefix)
+    with collector_paused():
+        text = rtlil.convert(component, name=top, emit_src=False)
+    with tempfile.TemporaryDirectory(prefix="celosia-") as name:
+        folder = Path(name)
+        (folder / "in.il").write_text(text, encoding="utf-8")
+        run_yosys(folder, ["read_rtlil in.il", *MEMORY_PASSES, "write_verilog -noattr out.v"])
+        verilog = (folder / "out.v").read_text(encoding="utf-8")
+    return AcceleratorRtl(verilog=banner(point, top) + verilog[verilog.index("module ") :], top=top, ports=ports_of(component), point=point)
+
+
+def ports_of(component: object) -> tuple[Port, ...]:
+    """Clock, reset, and the members of the component's signature."""
+    from amaranth.hdl import Shape
+    from amaranth.lib.wiring import Flow
+
+    ports = [Port(name="clk", width=1, direction="in"), Port(name="rst", width=1, direction="in")]
+    for name, member in component.signature.members.items():  # type: ignore[attr-defined]
+        ports.append(Port(name=name, width=Shape.cast(member.shape).width, direction="in" if member.flow == Flow.In else "out"))
+    return tuple(ports)

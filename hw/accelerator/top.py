@@ -1,0 +1,268 @@
+"""The accelerator: dispatcher, loader, scratchpads, sequencer, core, drain, accumulator memory and store path, wired together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal, Value, unsigned
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ...intrinsics import DType
+from ...intrinsics.accelerator.command import COMMAND_BITS, Register, Target
+from ..parameters import Dataflow, SystolicParameters
+from ..systolic import SystolicArray
+from .broadcast import BroadcastCore
+from .dispatcher import Dispatcher, writes_register
+from .drain import Drain
+from .packer import Packer
+from .parameters import AcceleratorParameters
+from .scratchpad import Scratchpad
+from .sequencer import Sequencer, StationaryOutputs, StationaryWeights
+from .store import StoreUnit
+from .walker import Walker, tag_layout
+
+EVENTS = ("load_pop", "compute_pop", "store_pop", "load_done", "read_done", "write_done", "store_done")
+"""Bits of ``events``: a command leaves its queue; a command's memory data, scratchpad reads, accumulator rows, memory writes are done."""
+
+
+class Accelerator(wiring.Component):  # type: ignore[misc]
+    """A complete accelerator with a native memory port.
+
+    Parameters
+    ----------
+    parameters : AcceleratorParameters
+
+    Members
+    -------
+    command, command_valid, command_ready : 256-bit command stream
+    limit_queue, limit_outstanding : In
+        Lower queue depth and reads in flight while the design runs; 0 leaves them as built.
+    read_valid, read_ready, read_address, response_valid, response_data : read channel
+        Data come in the order of the requests and are always taken. Addresses count beats.
+    write_valid, write_ready, write_address, write_data, write_mask : write channel
+    done : Out(1)
+        END was accepted; ``irq`` stays high from the next cycle on until ``irq_clear``.
+    error : Out(1)
+        An illegal command was dropped.
+    waiting : Out(9)
+        Counters (loads, computes, stores) that hold back the heads of the load, compute and store queues.
+    events : Out(7)
+        One bit per name in `EVENTS`.
+    """
+
+    def __init__(self, parameters: AcceleratorParameters) -> None:
+        self.parameters = parameters
+        self.machine = parameters.accelerator_machine("")
+        width = parameters.port_bytes
+        super().__init__(
+            {
+                "command": In(COMMAND_BITS),
+                "command_valid": In(1),
+                "command_ready": Out(1),
+                "limit_queue": In(8),
+                "limit_outstanding": In(9),
+                "read_valid": Out(1),
+                "read_ready": In(1),
+                "read_address": Out(32),
+                "response_valid": In(1),
+                "response_data": In(8 * width),
+                "write_valid": Out(1),
+                "write_ready": In(1),
+                "write_address": Out(32),
+                "write_data": Out(8 * width),
+                "write_mask": Out(width),
+                "done": Out(1),
+                "irq": Out(1),
+                "irq_clear": In(1),
+                "error": Out(1),
+                "waiting": Out(9),
+                "events": Out(len(EVENTS)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        machine = self.machine
+        dispatcher = m.submodules.dispatcher = Dispatcher(queue_depth=machine.queue_depth, split=machine.split)
+        sequencer = m.submodules.sequencer = (StationaryWeights if machine.weight_stationary else StationaryOutputs)(machine)
+        drain = m.submodules.drain = Drain(machine)
+        store = m.submodules.store = StoreUnit(machine)
+        self._accumulator_memory(m, drain, store)
+        packer = self._loader(m, dispatcher, store)
+        a_units, a_words, b_units = self._scratchpads(m, packer, sequencer)
+        self._channels(m, packer, store)
+        row, row_valid = self._core(m, sequencer, a_units, a_words, b_units)
+        m.d.comb += [
+            dispatcher.command.eq(self.command),
+            dispatcher.command_valid.eq(self.command_valid),
+            self.command_ready.eq(dispatcher.command_ready),
+            dispatcher.limit.eq(self.limit_queue),
+            sequencer.head.eq(dispatcher.compute_head),
+            sequencer.valid.eq(dispatcher.compute_valid),
+            dispatcher.compute_pop.eq(sequencer.pop),
+            drain.command.eq(sequencer.drain),
+            drain.command_valid.eq(sequencer.drain_valid),
+            drain.row.eq(row),
+            drain.row_valid.eq(row_valid),
+            dispatcher.reads_done.eq(sequencer.done),
+            dispatcher.writes_done.eq(drain.done),
+            dispatcher.stores_done.eq(store.done),
+            self.events.eq(
+                Cat(dispatcher.dma_pop, sequencer.pop, store.pop, dispatcher.loads_done, sequencer.done, drain.done, store.done)
+            ),
+        ]
+        self._status(m, dispatcher)
+        return m
+
+    def _status(self, m: Module, dispatcher: Dispatcher) -> None:
+        m.d.comb += [self.done.eq(dispatcher.done), self.error.eq(dispatcher.error), self.waiting.eq(dispatcher.waiting)]
+        with m.If(self.done):
+            m.d.sync += self.irq.eq(1)
+        with m.Elif(self.irq_clear):
+            m.d.sync += self.irq.eq(0)
+
+    def _accumulator_memory(self, m: Module, drain: Drain, store: StoreUnit) -> None:
+        memory = m.submodules.sums = Memory(
+            shape=unsigned(self.machine.cols * self.machine.acc.width), depth=self.machine.acc_rows, init=[]
+        )
+        write, read, out = memory.write_port(), memory.read_port(), memory.read_port()
+        m.d.comb += [
+            write.en.eq(drain.write),
+            write.addr.eq(drain.write_address),
+            write.data.eq(drain.write_data),
+            read.addr.eq(drain.read_address),
+            read.en.eq(1),
+            drain.read_data.eq(read.data),
+            out.addr.eq(store.address),
+            out.en.eq(store.enable),
+            store.data.eq(out.data),
+        ]
+
+    def _loader(self, m: Module, dispatcher: Dispatcher, store: StoreUnit) -> Packer:
+        """Loader and store path on the memory port; a shared port changes hands between commands only."""
+        machine, width = self.machine, self.machine.port_bytes
+        banks = {Target.A: machine.a_banks, Target.B: machine.b_banks, Target.CHANNELS: 1}
+        words = {Target.A: machine.a_word, Target.B: machine.b_word, Target.CHANNELS: max(machine.channel_word, width)}
+        if not machine.requantizes:
+            words[Target.CHANNELS] = width
+        walker = m.submodules.walker = Walker(port_bytes=width, banks=banks)
+        packer = m.submodules.packer = Packer(port_bytes=width, words=words)
+        tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
+        tag = data.View(tag_layout(width), tags.r_data)
+        limit = Signal(9)
+        room = Signal()
+        with m.If((self.limit_outstanding == 0) | (self.limit_outstanding > machine.outstanding)):
+            m.d.comb += limit.eq(machine.outstanding)
+        with m.Else():
+            m.d.comb += limit.eq(self.limit_outstanding)
+        m.d.comb += [
+            walker.set_word.eq(self.command),
+            walker.set_register.eq(Cat(writes_register(dispatcher, Register(target)) for target in Target)),
+            walker.head.eq(dispatcher.dma_head),
+            walker.start.eq(dispatcher.dma_valid & ~walker.running & (1 if machine.split else ~store.busy)),
+            dispatcher.dma_pop.eq(walker.start),
+            room.eq(tags.level < limit),
+            self.read_valid.eq(walker.running & room),
+            self.read_address.eq(walker.address),
+            walker.step.eq(self.read_valid & self.read_ready),
+            tags.w_en.eq(walker.step),
+            tags.w_data.eq(walker.tag.as_value()),
+            tags.r_en.eq(self.response_valid),
+            packer.valid.eq(self.response_valid),
+            packer.beat.eq(self.response_data),
+            packer.tag.eq(tag),
+            packer.zero.eq(walker.zero),
+            dispatcher.loads_done.eq(self.response_valid & tag.end),
+            store.set_word.eq(self.command),
+            store.set_register.eq(writes_register(dispatcher, Register.STORE)),
+            store.head.eq(dispatcher.store_head),
+            store.valid.eq(dispatcher.store_valid),
+            store.free.eq(1 if machine.split else ~walker.running),
+            dispatcher.store_pop.eq(store.pop),
+            self.write_valid.eq(store.out_valid),
+            store.out_ready.eq(self.write_ready),
+            self.write_address.eq(store.out_address),
+            self.write_data.eq(store.out_data),
+            self.write_mask.eq(store.out_mask),
+        ]
+        return packer
+
+    def _scratchpads(self, m: Module, packer: Packer, sequencer: Sequencer) -> tuple[Value, Value, Value]:
+        """Units of A and B of every row and column, and whole words of A, aligned with the registered beat."""
+        machine, found = self.machine, {}
+        shapes = {
+            "a": (
+                machine.a_banks,
+                machine.a_words,
+                machine.a_word,
+                machine.a_unit,
+                Target.A,
+                1 if machine.weight_stationary else machine.rows,
+            ),
+            "b": (machine.b_banks, machine.b_words, machine.b_word, machine.b_unit, Target.B, machine.cols),
+        }
+        for name, (banks, words, word, unit, target, used) in shapes.items():
+            pad = m.submodules[f"spad_{name}"] = Scratchpad(banks=banks, words=words, word_bytes=word, unit_bytes=unit)
+            for kind in ("write", "rest"):
+                m.d.comb += [
+                    getattr(pad, kind).eq(getattr(packer, kind) & (getattr(packer, f"{kind}_target") == target)),
+                    getattr(pad, f"{kind}_bank").eq(getattr(packer, f"{kind}_bank")),
+                    getattr(pad, f"{kind}_address").eq(getattr(packer, f"{kind}_address")),
+                    getattr(pad, f"{kind}_data").eq(getattr(packer, f"{kind}_data")),
+                ]
+            m.d.comb += [pad.address.eq(getattr(sequencer, f"{name}_address")), pad.unit.eq(getattr(sequencer, f"{name}_unit"))]
+            units, whole = pad.units, pad.data
+            if used < banks:  # rows or columns are read one at a time
+                bank = Signal(name=f"{name}_bank_read")
+                m.d.sync += bank.eq(getattr(sequencer, f"{name}_bank"))
+                units, whole = units.word_select(bank, 8 * unit), whole.word_select(bank, 8 * word)
+            found[name] = (units, whole)
+        return found["a"][0], found["a"][1], found["b"][0]
+
+    def _channels(self, m: Module, packer: Packer, store: StoreUnit) -> None:
+        if not self.machine.requantizes:
+            return
+        memory = m.submodules.channels = Memory(shape=unsigned(8 * self.machine.channel_word), depth=self.machine.channel_words, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.en.eq(packer.write & (packer.write_target == Target.CHANNELS)),
+            write.addr.eq(packer.write_address),
+            write.data.eq(packer.write_data),
+            read.addr.eq(store.channel),
+            read.en.eq(store.enable),
+            store.channel_data.eq(read.data),
+        ]
+
+    def _core(self, m: Module, sequencer: Sequencer, a_units: Value, a_words: Value, b_units: Value) -> tuple[Value, Value]:
+        """The array; its inputs are the words that the beat one cycle before has read."""
+        beat_a, beat_b, last, vector = (Signal(name=name) for name in ("beat_a", "beat_b", "last", "vector"))
+        m.d.sync += [beat_a.eq(sequencer.a_beat), beat_b.eq(sequencer.b_beat), last.eq(sequencer.last), vector.eq(sequencer.vector)]
+        machine = self.machine
+        if machine.broadcast:
+            core = m.submodules.core = BroadcastCore(machine)
+            m.d.comb += [core.valid.eq(beat_a), core.last.eq(last), core.vector.eq(vector)]
+            m.d.comb += [core.a.eq(a_units), core.b.eq(b_units), core.a_words.eq(a_words)]
+            return core.row, core.row_valid
+        array = m.submodules.core = SystolicArray(_core_parameters(self.parameters))
+        m.d.comb += [
+            array.i_a.valid.eq(beat_a),
+            array.i_a.payload.data.eq(_elements(a_units, machine.a, machine.rows)),
+            array.i_a.payload.last.eq(last),
+            array.i_b.valid.eq(beat_b),
+            array.i_b.payload.data.eq(_elements(b_units, machine.b, machine.cols)),
+            array.o_c.ready.eq(1),
+        ]
+        return array.o_c.payload.data.as_value(), array.o_c.valid
+
+
+def _core_parameters(p: AcceleratorParameters) -> SystolicParameters:
+    """The systolic block inside; its accumulator wraps, for whether that can happen is a matter of the program."""
+    dataflow = Dataflow.WEIGHT_STATIONARY if p.core == "weight-stationary" else Dataflow.OUTPUT_STATIONARY
+    return SystolicParameters(rows=p.rows, cols=p.cols, dataflow=dataflow, a=p.a, b=p.b, acc=p.acc, overflow="wrap")  # type: ignore[arg-type]
+
+
+def _elements(units: Value, dtype: DType, count: int) -> Value:
+    """Elements side by side, out of the containers in which memory holds them."""
+    return Cat(*(units.word_select(index, dtype.container_width)[: dtype.width] for index in range(count)))

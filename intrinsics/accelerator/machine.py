@@ -1,0 +1,204 @@
+"""What software knows of an accelerator with memory: sizes and timing constants."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ..contraction import Contraction
+from ..dtypes import DType
+from ..errors import ParameterError
+from ..numerics import Overflow, Rounding
+
+CORES = ("output-stationary", "weight-stationary", "dot-product", "outer-product")
+"""Array cores; the last two are one broadcast core, with and without lanes."""
+
+STORE_STAGES = 3
+"""Register stages of the store path behind the accumulator memory when it can requantise."""
+
+CHANNEL_BYTES = 8
+"""Bias and multiplier of one output channel in memory: two little-endian 32-bit numbers."""
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Quotient rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTiming:
+    """The memory behind the port.
+
+    Parameters
+    ----------
+    latency : int, >= 1
+        Cycles from a read request to its data.
+    jitter : int, >= 0
+        Data may come up to this many cycles later; order is kept.
+    """
+
+    latency: int = 20
+    jitter: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("latency", 1), ("jitter", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ParameterError(f"memory {name} must be an integer of at least {least}, not {value!r}; nearest legal value: {least}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorMachine:
+    """Sizes and timing constants of one accelerator; `hw` makes it from a design point and builds RTL that keeps it.
+
+    Parameters
+    ----------
+    name, design_hash : str
+    core : str
+        One of `CORES`.
+    rows, cols, lanes : int
+        Grid of the array, and products per element and beat.
+    a, b, acc : DType
+    overflow : Overflow
+        FORBID or WRAP.
+    port_bytes : int
+        Bytes of one beat, a power of two.
+    a_words, b_words : int
+        Words of one scratchpad bank.
+    acc_rows : int
+        Rows of the accumulator memory, ``cols`` sums each.
+    channel_words : int
+        Words of the memory of biases and multipliers, ``cols`` channels each; 0 if the store path cannot requantise.
+    rounding : Rounding
+        Of the requantisation.
+    split : bool
+        Separate channels for reads and writes, and a queue of its own for stores.
+    queue_depth, outstanding : int
+        Commands per queue; read requests in flight.
+    """
+
+    name: str
+    design_hash: str
+    core: str
+    rows: int
+    cols: int
+    lanes: int
+    a: DType
+    b: DType
+    acc: DType
+    overflow: Overflow
+    port_bytes: int
+    a_words: int
+    b_words: int
+    acc_rows: int
+    channel_words: int
+    rounding: Rounding
+    split: bool
+    queue_depth: int
+    outstanding: int
+
+    @property
+    def weight_stationary(self) -> bool:
+        """Whether B stays in the array and A is read along k."""
+        return self.core == "weight-stationary"
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether operands reach all elements at once, which vector mode needs."""
+        return self.core in ("dot-product", "outer-product")
+
+    # ---- geometry of the scratchpads
+
+    @property
+    def a_bytes(self) -> int:
+        """Bytes of an element of A in memory."""
+        return self.a.container_width // 8
+
+    @property
+    def b_bytes(self) -> int:
+        """Bytes of an element of B in memory."""
+        return self.b.container_width // 8
+
+    @property
+    def k_unit(self) -> int:
+        """Elements along k that one read of a scratchpad gives each row: ``lanes``, or ``rows`` of the weight-stationary core."""
+        return self.rows if self.weight_stationary else self.lanes
+
+    @property
+    def a_banks(self) -> int:
+        """Banks of the A scratchpad; two where one row is read at a time, so that the end of a row and the next row do not collide."""
+        return 2 if self.weight_stationary else max(self.rows, 2)
+
+    @property
+    def b_banks(self) -> int:
+        """Banks of the B scratchpad."""
+        return max(self.cols, 2)
+
+    @property
+    def a_unit(self) -> int:
+        """Bytes that one read takes from a word of A."""
+        return self.k_unit * self.a_bytes
+
+    @property
+    def b_unit(self) -> int:
+        """Bytes that one read takes from a word of B (the weight-stationary core reads one k at a time)."""
+        return (1 if self.weight_stationary else self.lanes) * self.b_bytes
+
+    @property
+    def a_word(self) -> int:
+        """Bytes of a word of A: a beat, rounded up to whole units."""
+        return self.a_unit * ceil_div(self.port_bytes, self.a_unit)
+
+    @property
+    def b_word(self) -> int:
+        """Bytes of a word of B."""
+        return self.b_unit * ceil_div(self.port_bytes, self.b_unit)
+
+    @property
+    def channel_word(self) -> int:
+        """Bytes of a word of the memory of biases and multipliers, whole beats."""
+        return ceil_div(self.cols * CHANNEL_BYTES, self.port_bytes) * self.port_bytes
+
+    @property
+    def requantizes(self) -> bool:
+        """Whether the store path has bias, multiplier and clamp."""
+        return self.channel_words > 0
+
+    # ---- timing constants (docs/decisions/004-accelerator.md)
+
+    @property
+    def min_interval(self) -> int:
+        """Least distance of the ends of two passes."""
+        return max(2 * self.rows - 1 if self.core == "output-stationary" else self.rows, 2)
+
+    @property
+    def preload(self) -> int:
+        """Cycles of a compute command before its first pass."""
+        return self.rows if self.weight_stationary else 0
+
+    @property
+    def store_latency(self) -> int:
+        """Cycles that the store path adds."""
+        return STORE_STAGES if self.requantizes else 0
+
+    def interval(self, k_units: int) -> int:
+        """Distance of successive passes of ``k_units`` beats."""
+        return max(k_units, self.min_interval)
+
+    def tail(self, k_units: int) -> int:
+        """Cycles from the end of a compute command's last pass to its last accumulator row written."""
+        if self.weight_stationary:
+            return self.rows + self.cols + 2 - (self.interval(k_units) - k_units)
+        return self.cols + 4 + 2 * (self.rows - 1) if self.core == "output-stationary" else 4 + self.rows - 1
+
+    @functools.cached_property
+    def max_k(self) -> int | None:
+        """Longest reduction whose sums provably fit the accumulator, or None if it wraps."""
+        if self.overflow is not Overflow.FORBID:
+            return None
+        return Contraction("k,k->", {"k": 1}, self.a, self.b, self.acc, self.overflow).max_depth
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Peak multiply-accumulates per cycle."""
+        return self.rows * self.cols * (1 if self.weight_stationary else self.lanes)

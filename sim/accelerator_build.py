@@ -1,0 +1,140 @@
+"""Library of an accelerator: the recipe and the cache of `builder`, with a harness of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..intrinsics import HashMismatchError, ToolFailedError
+from ..intrinsics.accelerator import AcceleratorMachine
+from . import builder
+from .builder import Progress
+from .cache import Cache, cache_root, digest
+from .library import RECORD_SYMBOL
+from .toolchain import require_compiler, require_verilator, version_of
+
+if TYPE_CHECKING:
+    from ..hw.accelerator.emit import AcceleratorRtl
+    from ..hw.design_point import DesignPoint
+
+_HARNESS = Path(__file__).parent / "harness" / "accelerator.cpp"
+_SOURCES = ("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py")
+
+
+class AcceleratorLibrary:
+    """A loaded library of one accelerator.
+
+    Parameters
+    ----------
+    path : Path
+    machine : AcceleratorMachine
+    build_seconds : float
+        What building it took in this process; 0 if it was cached.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be loaded.
+    HashMismatchError
+        If it belongs to another design.
+    """
+
+    def __init__(self, path: Path, machine: AcceleratorMachine, *, build_seconds: float = 0.0) -> None:
+        self.path, self.machine, self.build_seconds = path, machine, build_seconds
+        self.handle = ctypes.CDLL(os.fspath(path))
+        record = json.loads(ctypes.c_char_p.in_dll(self.handle, RECORD_SYMBOL).value or b"{}")
+        if record.get("design_hash") != machine.design_hash:
+            raise HashMismatchError(f"library {path} was built for design {record.get('design_hash')}, not for {machine.design_hash}")
+        self.handle.construct.restype = ctypes.c_void_p
+        self.handle.celosia_accelerator_run.restype = None
+
+    def construct(self) -> ctypes.c_void_p:
+        """A new instance of the model."""
+        return ctypes.c_void_p(self.handle.construct())
+
+
+_loaded: dict[Path, AcceleratorLibrary] = {}
+_loading = threading.Lock()
+
+
+def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -> AcceleratorLibrary:
+    """Build and load the library of an accelerator, or load it from the cache.
+
+    Raises
+    ------
+    ToolNotFoundError, ToolFailedError, CelosiaError
+        As `builder.build`.
+    """
+    job = _AcceleratorJob.of_point(point, progress or (lambda stage: None))
+    started = time.perf_counter()
+    was_there = job.path.exists()
+    if not was_there:
+        job.cache.ensure("libraries", job.key, job.make, waiting=lambda: job.progress("wait for another process that builds this design"))
+    seconds = 0.0 if was_there else time.perf_counter() - started
+    with _loading:
+        if job.path not in _loaded:
+            try:
+                _loaded[job.path] = AcceleratorLibrary(job.path, job.machine, build_seconds=seconds)  # type: ignore[arg-type]
+            except OSError as error:
+                job.cache.discard("libraries", job.key)
+                raise ToolFailedError(f"library {job.path} could not be loaded and was removed from the cache; try again ({error})") from error
+        return _loaded[job.path]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AcceleratorJob(builder._Job):
+    """The stages of `builder` with another emitter and another harness."""
+
+    @classmethod
+    def of_point(cls, point: DesignPoint, progress: Progress) -> _AcceleratorJob:
+        from ..hw.accelerator.machine import machine_of
+
+        verilator, compiler = require_verilator(), require_compiler()
+        machine: Any = machine_of(point)
+        parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
+        key = digest([*parts, *builder._recipe_parts(verilator, compiler)])
+        return cls(
+            design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
+        )
+
+    def make(self, folder: Path) -> None:
+        from ..hw.accelerator.emit import emit_accelerator
+
+        self.progress("emit Verilog")
+        rtl = emit_accelerator(self.design)  # type: ignore[arg-type]
+        (folder / "block.v").write_text(rtl.verilog, encoding="utf-8")
+        runtime = self._runtime()
+        self.progress("translate with Verilator")
+        self._verilate(folder, rtl.top)
+        self.progress("compile")
+        self._write_accelerator_sources(folder, rtl)
+        self._compile(folder, runtime)
+        builder._tidy(folder)
+
+    def _write_accelerator_sources(self, folder: Path, rtl: AcceleratorRtl) -> None:
+        model = folder / "model"
+        ports = [{"name": port.name, "width": port.width, "direction": port.direction} for port in rtl.ports]
+        record = {"key": self.key, "design_hash": self.machine.design_hash, "top": rtl.top, "ports": ports}
+        source = builder.wrapper(rtl.ports, record)
+        constants = f"#define CELOSIA_PORT_BYTES {rtl.machine.port_bytes}\n"
+        (model / "wrapper.cpp").write_text(source, encoding="utf-8")
+        (model / "accelerator.cpp").write_text(constants + _HARNESS.read_text(encoding="utf-8"), encoding="utf-8")
+        exported = "construct; destruct; eval; celosia_accelerator_run; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
+        (model / "exports.map").write_text(f"{{ global: {exported} local: *; }};\n", encoding="utf-8")
+        names = [*sorted(path.name for path in model.glob("V*.cpp")), "wrapper.cpp", "accelerator.cpp"]
+        (model / "unity.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+
+
+@functools.lru_cache(maxsize=1)
+def _sources() -> str:
+    """Hash of what the RTL of an accelerator is made from."""
+    root = Path(__file__).parent.parent
+    files = [file for name in _SOURCES for file in (sorted((root / name).glob("*.py")) if (root / name).is_dir() else [root / name])]
+    return digest(part for file in files for part in (file.name, file.read_text(encoding="utf-8")))
