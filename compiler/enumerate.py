@@ -11,8 +11,8 @@ from ..intrinsics import DType, Instruction, Overflow, ParameterError
 from ..intrinsics.numerics import bounds_of_product
 from .einsum import Einsum
 from .einsum_transform import diagonals, fit, split_phases
-from .mapping import Mapped, balanced_bandwidth, out_layout, static_cost, tile_of, words
-from .mapping_layout import IN_PLACE, OperandLayouts, Tile
+from .mapping import Mapped, balanced_bandwidth, out_layout, result_bytes, static_cost, tile_of, words
+from .mapping_layout import GATHERED, IN_PLACE, OperandLayouts, Tile
 from .reasons import Reason, Rejected
 
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -30,6 +30,7 @@ def enumerate_maps(
     *,
     limit: int | None = 16,
     bandwidth: float | None = None,
+    gather: bool = True,
     prune: bool = True,
 ) -> tuple[Mapped, ...] | Rejected:
     """The cheapest maps by static cost, in order.
@@ -42,6 +43,8 @@ def enumerate_maps(
         How many; None for all.
     bandwidth : float > 0 or None
         Bytes per cycle of packing and unpacking; None for that of the instruction's own operands (`balanced_bandwidth`).
+    gather : bool
+        Whether activations may be copied once per window (im2col); if not, they stay in place or are copied in their own coordinates.
     prune : bool
         Skip what cannot be among the best ``limit``; the result is the same.
 
@@ -63,7 +66,7 @@ def enumerate_maps(
         return obstacle
     best = _Best(limit if prune else None)
     for oriented, swapped in variants:
-        _Search(oriented, swapped, instruction, bandwidth, best).run()
+        _Search(oriented, swapped, instruction, bandwidth=bandwidth, gather=gather, best=best).run()
     leaves = best.ordered()[:limit]
     if not leaves:
         return _no_axis(einsum, instruction)
@@ -91,6 +94,11 @@ def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[tuple[
                 sizes = {contraction.extents[axis] for axis in contraction.axes if contraction.role(axis) in ("ab", "bc")}
                 for diagonal in diagonals(typed, sizes):
                     yield diagonal, swapped
+
+
+def useful_macs(einsum: Einsum) -> int:
+    """Multiply-accumulates that an instruction has to do: without those of inserted zeros."""
+    return _forms(einsum)[0].macs
 
 
 def _forms(einsum: Einsum) -> list[Einsum]:
@@ -138,7 +146,7 @@ class _Leaf:
     einsum: Einsum
     swapped: bool
     groups: Groups
-    key: tuple[float, int, int, int, str]
+    key: tuple[float, float, int, int, str]
 
 
 class _Best:
@@ -177,8 +185,9 @@ class _Option:
 class _Search:
     """Depth first over the instruction's axes; a branch ends when its calls and packed bytes alone cost more than the bound."""
 
-    def __init__(self, einsum: Einsum, swapped: bool, instruction: Instruction, bandwidth: float, best: _Best) -> None:
-        self.einsum, self.swapped, self.instruction, self.bandwidth, self.best = einsum, swapped, instruction, bandwidth, best
+    def __init__(self, einsum: Einsum, swapped: bool, instruction: Instruction, *, bandwidth: float, gather: bool, best: _Best) -> None:
+        self.einsum, self.swapped, self.instruction, self.best = einsum, swapped, instruction, best
+        self.bandwidth, self.gather = bandwidth, gather
         self.contraction = instruction.contraction
         self.total = math.prod(axis.extent for axis in einsum.axes)
         self.live = [name for name, access in (("a", einsum.a), ("b", einsum.b)) if not access.constant]
@@ -221,25 +230,30 @@ class _Search:
                 break
             if used.isdisjoint(option.axes):
                 picked = {**chosen, axis: option}
-                if self._least(calls, self._moved(picked)) <= self.best.bound:
+                moved = self._moved(picked)
+                if moved < math.inf and self._least(calls, moved) <= self.best.bound:
                     self._descend(position + 1, ratio * option.ratio, picked, used.union(option.axes))
 
-    def _least(self, calls: float, moved: int) -> float:
+    def _least(self, calls: float, moved: float) -> float:
         return static_cost(math.floor(calls * (1 - 1e-9)), self.instruction, moved, self.bandwidth)
 
-    def _moved(self, chosen: dict[str, _Option]) -> int:
-        """Bytes of the operands and of the result whose tiles are all decided."""
-        moved = 0
+    def _moved(self, chosen: dict[str, _Option]) -> float:
+        """Bytes of the operands and of the result whose tiles are all decided; infinite if they may not move like that."""
+        moved: float = 0
         for name in (*self.live, "c"):
             axes = self.contraction.operand_axes(name)
             if all(axis in chosen for axis in axes):
                 tiles = tuple(chosen[axis].tile for axis in axes)
-                moved += self._unpacked(tiles) if name == "c" else self.plans[name](tiles).bytes
+                moved += self._unpacked(tiles) if name == "c" else self._packed(name, tiles)
         return moved
+
+    def _packed(self, name: str, tiles: tuple[Tile, ...]) -> float:
+        layout = self.plans[name](tiles)
+        return math.inf if layout.kind == GATHERED and not self.gather else layout.bytes
 
     def _unpacked(self, tiles: tuple[Tile, ...]) -> int:
         if tiles not in self.out_bytes:
-            self.out_bytes[tiles] = out_layout(tiles, self.einsum, self.instruction).bytes
+            self.out_bytes[tiles] = result_bytes(out_layout(tiles, self.einsum, self.instruction), self.einsum)
         return self.out_bytes[tiles]
 
     def _leaf(self, chosen: dict[str, _Option]) -> None:
@@ -283,7 +297,7 @@ def _no_axis(einsum: Einsum, instruction: Instruction) -> Rejected:
     contraction = instruction.contraction
     have = ", ".join(f"{name} ({_role(role)})" for name, role in einsum.roles.items())
     need = ", ".join(f"{axis} ({_role(contraction.role(axis))})" for axis in contraction.axes)
-    least = f"one product per execution: {100 / contraction.macs:.1g} % of {contraction.macs} MACs"
+    least = f"one product per execution: {100 / contraction.macs:.2g} % of {contraction.macs} MACs"
     if not contraction.axes:
         least = "the instruction has no axis"
     detail = f"no axis of {have} runs along {need or 'anything'} of {instruction.name} ({least})"

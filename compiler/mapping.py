@@ -82,8 +82,10 @@ class Mapped:
         return self.macs / (self.calls * self.instruction.contraction.macs)
 
     def moved_bytes(self, operand: str) -> int:
-        """Bytes packed (a, b) or unpacked (c) at run time; weights are packed at compile time."""
-        if operand != "c" and self.access(operand).constant:
+        """Bytes packed (a, b), or unpacked and corrected (c), at run time; weights are packed at compile time."""
+        if operand == "c":
+            return result_bytes(self.layouts["c"], self.einsum)
+        if self.access(operand).constant:
             return 0
         return self.layouts[operand].bytes
 
@@ -106,11 +108,9 @@ class Mapped:
     def status(self) -> str:
         """What moves: ``in place`` (nothing), ``weights packed`` (nothing at run time), ``direct`` or ``gathered`` (data)."""
         moving = [name for name in "ab" if self.layouts[name].kind != IN_PLACE]
-        if not moving and self.layouts["c"].kind == IN_PLACE:
-            return "in place"
         live = [name for name in moving if not self.access(name).constant]
-        if not live and self.layouts["c"].kind == IN_PLACE:
-            return "weights packed"
+        if not live and not self.moved_bytes("c"):
+            return "weights packed" if moving else "in place"
         return "gathered" if any(self.layouts[name].kind == GATHERED for name in live) else "direct"
 
     # ---- words
@@ -159,8 +159,15 @@ def tile_of(axis: str, axes: tuple[str, ...], einsum: Einsum, instruction: Instr
 
 def out_layout(tiles: tuple[Tile, ...], einsum: Einsum, instruction: Instruction) -> Layout:
     """Layout of the result for an instruction's accumulator type."""
+    # MetaSchedule moves the reader of the contraction into its tiles, so that reader must be a copy that reads nothing else.
     exact = not einsum.a.offset and not einsum.b.offset and instruction.contraction.acc.container == einsum.acc.container
     return output_layout(tiles, einsum, in_place=exact, element=einsum.acc.container_width // 8)
+
+
+def result_bytes(layout: Layout, einsum: Einsum) -> int:
+    """Bytes of results that are unpacked, and rewritten where zero points have to be taken out."""
+    size = math.prod(einsum.out_shape) * einsum.acc.container_width // 8
+    return layout.bytes + (size if einsum.a.offset or einsum.b.offset else 0)
 
 
 def balanced_bandwidth(instruction: Instruction) -> float:
@@ -170,7 +177,7 @@ def balanced_bandwidth(instruction: Instruction) -> float:
     return size / instruction.initiation_interval
 
 
-def static_cost(calls: int, instruction: Instruction, moved_bytes: int, bandwidth: float) -> float:
+def static_cost(calls: int, instruction: Instruction, moved_bytes: float, bandwidth: float) -> float:
     """Cycles: ``calls x initiation interval + latency + moved bytes / bandwidth``."""
     return calls * instruction.initiation_interval + instruction.latency + moved_bytes / bandwidth
 

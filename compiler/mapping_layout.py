@@ -311,7 +311,8 @@ def output_layout(tiles: tuple[Tile, ...], einsum: Einsum, *, in_place: bool, el
         Bytes of an element of the output.
     """
     use = fitting(tiles, einsum.out_index) if in_place and not einsum.out_guards else None
-    if use is not None:
+    # TVM copies a cached tile back as one box; with two axes in a dimension the box has holes, and the copy is wrong.
+    if use is not None and all(len(index.terms) <= 1 for index in use):
         return Layout(IN_PLACE, einsum.out_shape, use, 0)
     grouped = {axis for tile in tiles for axis in tile.axes}
     outer = [axis for axis in einsum.axes if axis.name in einsum.out_axes and axis.name not in grouped]

@@ -1,7 +1,7 @@
 """From a map to TIR: pack, contract, unpack; then tensorize. What already lies right is not packed.
 
 The function keeps its signature. Its blocks are ``pack_a``, ``pack_b`` (absent where an operand stays in place), ``contract``
-(a pure einsum on whole tiles), ``sum_a``, ``sum_b`` (only for zero points) and ``unpack`` (absent where results stay in place).
+(a pure einsum on whole tiles), ``unpack`` (absent where results stay in place), and for zero points ``sum_a``, ``sum_b``, ``correct``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ class Realised:
     func : PrimFunc
     mapped : Mapped
     packs : tuple of str
-        Blocks that move data, in order.
+        Blocks of ``func`` that move data, in order.
+    prepare : PrimFunc or None
+        Packs the weights at compile time: from them to the arrays that ``func`` takes in their place.
     """
 
     func: Any
     mapped: Mapped
     packs: tuple[str, ...]
+    prepare: Any = None
 
 
-def realise(mapped: Mapped, parsed: Parsed) -> Realised:
+def realise(mapped: Mapped, parsed: Parsed, *, offline: bool = False) -> Realised:
     """Write a map as a PrimFunc with the signature of the operator's.
 
     Parameters
@@ -45,25 +48,35 @@ def realise(mapped: Mapped, parsed: Parsed) -> Realised:
     mapped : Mapped
         Of ``parsed.einsum``.
     parsed : Parsed
+    offline : bool
+        Pack weights in a function of their own, whose results take their place among the parameters.
     """
-    writer = _Writer(mapped, parsed)
+    writer = _Writer(mapped, parsed, offline=offline)
     statements = writer.statements()
-    return Realised(_spliced(parsed, statements, writer.buffers), mapped, tuple(writer.packs))
+    func = _spliced(parsed, statements, writer)
+    prepare = _preparation(parsed, writer) if writer.prepared else None
+    return Realised(func, mapped, tuple(writer.packs), prepare)
 
 
 class _Writer:
-    def __init__(self, mapped: Mapped, parsed: Parsed) -> None:
+    def __init__(self, mapped: Mapped, parsed: Parsed, *, offline: bool) -> None:
         self.mapped, self.parsed, self.einsum = mapped, parsed, mapped.einsum
         self.acc = mapped.instruction.contraction.acc.container.name
         self.extents = self.einsum.extents
         self.buffers: list[Any] = []
         self.packs: list[str] = []
+        live = {access.tensor for access in (self.einsum.a, self.einsum.b) if not access.constant}
+        constant = {name for name in "ab" if mapped.access(name).constant and mapped.access(name).tensor not in live}
+        self.offline = constant if offline else set()
+        self.replaced: set[str] = set()  # tensors of which only packed copies are read
+        self.prepared: list[tuple[str, Any, Any]] = []  # tensor, what is made of it, the statement that does
 
-    def _buffer(self, shape: tuple[int, ...], dtype: str, name: str) -> Any:
+    def _buffer(self, shape: tuple[int, ...], dtype: str, name: str, *, local: bool = True) -> Any:
         from tvm import tirx
 
         buffer = tirx.decl_buffer(list(shape) or [1], dtype, name)
-        self.buffers.append(buffer)
+        if local:
+            self.buffers.append(buffer)
         return buffer
 
     def statements(self) -> list[Any]:
@@ -72,11 +85,18 @@ class _Writer:
         sources = {name: self._operand(name, done) for name in "ab"}
         layout = self.mapped.layouts["c"]
         out = self.parsed.buffers[self.einsum.out]
+        raw = self._buffer(self.einsum.out_shape, self.einsum.acc.container.name, "raw") if self._offsets else out
         target = out if layout.kind == IN_PLACE else self._buffer(layout.shape, self.acc, "tiles")
         done.append(self._contract(sources, target))
         if layout.kind != IN_PLACE:
-            done += self._unpack(target, out)
+            done.append(self._unpack(target, raw))
+        if self._offsets:
+            done += self._correct(raw, out)
         return done
+
+    @property
+    def _offsets(self) -> bool:
+        return bool(self.einsum.a.offset or self.einsum.b.offset)
 
     # ---- operands
 
@@ -85,14 +105,19 @@ class _Writer:
         buffer = self.parsed.buffers[access.tensor]
         if layout.kind == IN_PLACE:
             return buffer
-        packed = self._buffer(layout.shape, access.container.name, f"packed_{name}")
-        done.append(self._pack(f"pack_{name}", access, layout, buffer, packed))
+        packed = self._buffer(layout.shape, access.container.name, f"packed_{name}", local=name not in self.offline)
+        statement = self._pack(f"pack_{name}", access, layout, buffer, packed)
+        if name in self.offline:
+            self.prepared.append((access.tensor, packed, statement))
+            self.replaced.add(access.tensor)
+        else:
+            self.packs.append(f"pack_{name}")
+            done.append(statement)
         return packed
 
     def _pack(self, name: str, access: Access, layout: Layout, buffer: Any, packed: Any) -> Any:
         nest = Nest(name, [Loop(f"#{number}", extent) for number, extent in enumerate(layout.shape)])
         value = element(access, buffer, source=layout.source, guards=layout.guards, zero=layout.zero, env=nest.env, extents=nest.extents)
-        self.packs.append(name)
         return nest.store(packed, self._position(layout, nest), value)
 
     def _position(self, layout: Layout, nest: Nest) -> list[Any]:
@@ -123,20 +148,40 @@ class _Writer:
 
     # ---- results
 
-    def _unpack(self, tiles: Any, out: Any) -> list[Any]:
+    def _out_nest(self, name: str) -> Nest:
+        return Nest(name, [Loop(axis.name, axis.extent) for axis in self.einsum.axes if axis.name in self.einsum.out_axes])
+
+    def _write(self, out: Any, value: Any, nest: Nest) -> Any:
+        self.packs.append(nest.name)
+        position = [index_expr(index, nest.env) for index in self.einsum.out_index]
+        return nest.store(out, position, value, predicate=condition(self.einsum.out_guards, nest.env, nest.extents))
+
+    def _unpack(self, tiles: Any, out: Any) -> Any:
         from tvm import tirx
 
-        einsum = self.einsum
-        nest = Nest("unpack", [Loop(axis.name, axis.extent) for axis in einsum.axes if axis.name in einsum.out_axes])
+        nest = self._out_nest("unpack")
         grouped = {tile.variable: self._fused(tile.axes) for tile in self.mapped.tiles.values()}
         use = [index.substitute(grouped, nest.extents) for index in self.mapped.layouts["c"].use]
         value = tirx.BufferLoad(tiles, [index_expr(index, nest.env) for index in use] or [index_expr(Index(), {})])
-        value = value.astype(einsum.acc.container.name)
-        sums, value = self._corrected(value, nest)
-        position = [index_expr(index, nest.env) for index in einsum.out_index]
-        predicate = condition(einsum.out_guards, nest.env, nest.extents)
-        self.packs.append("unpack")
-        return [*sums, nest.store(out, position, value, predicate=predicate)]
+        return self._write(out, value.astype(self.einsum.acc.container.name), nest)
+
+    def _correct(self, raw: Any, out: Any) -> list[Any]:
+        """Take the zero points out.
+
+        ``sum (a - za)(b - zb) = sum ab - zb sum a - za sum (b - zb)``
+        """
+        from tvm import tirx
+
+        nest = self._out_nest("correct")
+        value = tirx.BufferLoad(raw, [index_expr(index, nest.env) for index in self.einsum.out_index])
+        za, zb = self.einsum.a.offset, self.einsum.b.offset
+        sums = []
+        for name, access, factor, offset in (("a", self.einsum.a, zb, 0), ("b", self.einsum.b, za, zb)):
+            if factor:
+                statement, total = self._sum(name, access, offset, nest)
+                sums += statement
+                value = value - tirx.const(factor, self.einsum.acc.container.name) * total
+        return [*sums, self._write(out, value, nest)]
 
     def _fused(self, axes: tuple[str, ...]) -> Index:
         total = Index()
@@ -144,22 +189,8 @@ class _Writer:
             total = total * self.extents[axis] + Index.axis(axis)
         return total
 
-    def _corrected(self, value: Any, nest: Nest) -> tuple[list[Any], Any]:
-        """Undo zero points: ``sum (a - za)(b - zb) = sum ab - zb sum a - za sum (b - zb)``."""
-        from tvm import tirx
-
-        za, zb = self.einsum.a.offset, self.einsum.b.offset
-        dtype = self.einsum.acc.container.name
-        sums = []
-        for name, access, factor, offset in (("a", self.einsum.a, zb, 0), ("b", self.einsum.b, za, zb)):
-            if factor:
-                statement, total = self._sum(name, access, offset, nest)
-                sums.append(statement)
-                value = value - tirx.const(factor, dtype) * total
-        return sums, value
-
-    def _sum(self, name: str, access: Access, offset: int, outer: Nest) -> tuple[Any, Any]:
-        """Sum of an operand's stored values minus ``offset`` over the reduction axes: the block, and its value in ``outer``."""
+    def _sum(self, name: str, access: Access, offset: int, outer: Nest) -> tuple[list[Any], Any]:
+        """Sum of an operand's stored values minus ``offset`` over the reduction axes: its block, and its value in ``outer``."""
         from tvm import tirx
 
         einsum, dtype = self.einsum, self.einsum.acc.container.name
@@ -167,7 +198,8 @@ class _Writer:
         used = access.axes.union(*(guard.index.axes for guard in domain))
         kept = [axis for axis in einsum.axes if axis.name in used and axis.name in einsum.out_axes]
         summed = [axis for axis in einsum.axes if axis.reduction]
-        buffer = self._buffer(tuple(axis.extent for axis in kept), dtype, f"total_{name}")
+        shape = tuple(axis.extent for axis in kept)
+        buffer = self._buffer(shape, dtype, f"total_{name}", local=name not in self.offline)
         nest = Nest(f"sum_{name}", [Loop(axis.name, axis.extent, axis.reduction) for axis in (*kept, *summed)] or [_UNIT])
         value = element(
             access,
@@ -184,13 +216,16 @@ class _Writer:
             value = tirx.if_then_else(inside, value, tirx.const(0, dtype))
         zero = [index_expr(Index(), {})]
         statement = nest.store(buffer, [nest.env[axis.name] for axis in kept] or zero, value, init=tirx.const(0, dtype))
-        return statement, tirx.BufferLoad(buffer, [outer.env[axis.name] for axis in kept] or zero)
+        total = tirx.BufferLoad(buffer, [outer.env[axis.name] for axis in kept] or zero)
+        if name in self.offline:
+            self.prepared.append((access.tensor, buffer, statement))
+            return [], total
+        return [statement], total
 
 
-def _spliced(parsed: Parsed, statements: list[Any], buffers: list[Any]) -> Any:
-    """The operator's function with its einsum replaced by other statements."""
-    from tvm import tirx
-    from tvm.s_tir import SBlock, SBlockRealize
+def _spliced(parsed: Parsed, statements: list[Any], writer: _Writer) -> Any:
+    """The operator's function with its einsum replaced by other statements, and its weights by what was prepared of them."""
+    from tvm.s_tir import SBlock
 
     func = parsed.func
     root = func.body.block
@@ -199,10 +234,27 @@ def _spliced(parsed: Parsed, statements: list[Any], buffers: list[Any]) -> Any:
     for statement in body:
         holds = any(block.same_as(parsed.block) for block in walk(statement, SBlock))
         sequence += statements if holds else [statement]
+    params = []
+    for param in func.params:
+        tensor = next((name for name, buffer in parsed.buffers.items() if buffer.same_as(param)), "")
+        params += [] if tensor in writer.replaced else [param]
+        params += [made for name, made, _ in writer.prepared if name == tensor]
+    return _function(params, sequence, [*root.alloc_buffers, *writer.buffers], func.attrs)
+
+
+def _preparation(parsed: Parsed, writer: _Writer) -> Any:
+    weights = [parsed.buffers[tensor] for tensor in dict.fromkeys(tensor for tensor, _, _ in writer.prepared)]
+    results = [buffer for _, buffer, _ in writer.prepared]
+    return _function([*weights, *results], [statement for _, _, statement in writer.prepared], [], parsed.func.attrs)
+
+
+def _function(params: list[Any], sequence: list[Any], allocated: list[Any], attrs: Any) -> Any:
+    from tvm import tirx
+    from tvm.s_tir import SBlock, SBlockRealize
+
     whole = tirx.SeqStmt(sequence) if len(sequence) > 1 else sequence[0]
-    allocated = [*root.alloc_buffers, *buffers]
-    block = SBlock([], root.reads, root.writes, root.name_hint, whole, None, allocated, root.match_buffers, root.annotations)
-    return tirx.PrimFunc(func.params, SBlockRealize([], True, block), None, func.attrs)
+    root = SBlock([], [], [], "root", whole, None, allocated)
+    return tirx.PrimFunc(params, SBlockRealize([], True, root), None, attrs)
 
 
 # ---- tensorize

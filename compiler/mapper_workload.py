@@ -1,0 +1,140 @@
+"""What the mapper is asked about: operators, entries of TVM's CONFIGS, and PrimFuncs out of Python files."""
+
+from __future__ import annotations
+
+import functools
+import runpy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..intrinsics import FormatError
+from ..intrinsics.numerics import Array
+from .einsum_parse import Parsed, parse
+from .operators import Operator
+from .operators import parse as parse_operator
+from .reasons import Rejected
+from .workloads import NOT_SUMS, configs, workload
+
+ACTIVATIONS_ONLY = frozenset({"TBG", "NRM"})
+"""Kinds whose second operand is no weight."""
+
+_INT8 = {"in_dtype": "int8", "out_dtype": "int32"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One operator to be mapped.
+
+    Parameters
+    ----------
+    name : str
+    build : callable
+        Makes the PrimFunc.
+    constants : tuple of int
+        Positions of the parameters that are weights.
+    operator : Operator or None
+        The record it comes from, which knows a reference in NumPy.
+    reference : callable or None
+        From inputs to output, where there is no operator.
+    weight : int
+        How often it occurs in its network.
+    """
+
+    name: str
+    build: Callable[[], Any]
+    constants: tuple[int, ...] = (1,)
+    operator: Operator | None = None
+    reference: Callable[..., Array] | None = None
+    weight: int = 1
+
+    @functools.cached_property
+    def parsed(self) -> Parsed | Rejected:
+        """The einsum, or why there is none."""
+        found = parse(self.build(), name=self.name, constants=self.constants)
+        if isinstance(found, Rejected) or self.operator is None:
+            return found
+        einsum = found.einsum
+        typed = replace(einsum, a=replace(einsum.a, dtype=self.operator.a), b=replace(einsum.b, dtype=self.operator.b))
+        return replace(found, einsum=typed)
+
+
+def task(operator: Operator | Task | str) -> Task:
+    """The task of an operator or of an operator string."""
+    if isinstance(operator, Task):
+        return operator
+    known = parse_operator(operator) if isinstance(operator, str) else operator
+    constants = () if known.kind in ACTIVATIONS_ONLY else (1,)
+    return Task(name=known.name, build=known.prim_func, constants=constants, operator=known, weight=known.weight)
+
+
+def prim_func_task(name: str, func: Any, *, constants: Iterable[int] = (1,)) -> Task:
+    """The task of a PrimFunc."""
+    return Task(name=name, build=lambda: func, constants=tuple(constants))
+
+
+def tasks(name: str) -> list[Task]:
+    """Tasks of a workload.
+
+    Parameters
+    ----------
+    name : str
+        ``configs``: every shape of the kinds C1D C2D C3D CAP DEP DIL GMM GRP T2D NRM SFM CBR TBG of TVM's CONFIGS, in int8 where the
+        kind has such a form. A path ending in ``.py``, or ``FILE.py:NAME``: the PrimFuncs that the file defines. Anything else as
+        in `workload`.
+
+    Raises
+    ------
+    FormatError
+    """
+    if name == "configs":
+        return [*(task(operator) for operator in workload("operators")), *_other_configs()]
+    path, _, member = name.partition(".py:")
+    if name.endswith(".py") or member:
+        return _from_python(path if name.endswith(".py") else path + ".py", member)
+    return [task(operator) for operator in workload(name)]
+
+
+def _other_configs() -> list[Task]:
+    """Entries of CONFIGS that are no `Operator`: a softmax, and a convolution with a floating-point epilogue."""
+    from tvm import te
+    from tvm.s_tir.meta_schedule.testing.te_workload import CONFIGS
+
+    known = {kind for kind, _ in configs()}
+    found = []
+    for kind in ("SFM", "CBR"):
+        if kind in known or kind not in NOT_SUMS:
+            continue
+        function, entries = CONFIGS[kind]
+        options = _INT8 if kind == "CBR" else {}
+        for arguments in entries:
+            build = functools.partial(_build, te.create_prim_func, function, tuple(arguments), tuple(options.items()))
+            found.append(Task(name=f"{kind.lower()}:{'x'.join(str(number) for number in arguments)}", build=build))
+    return found
+
+
+def _build(create: Any, function: Any, arguments: tuple[int, ...], options: tuple[tuple[str, str], ...]) -> Any:
+    return create(function(*arguments, **dict(options)))
+
+
+def _from_python(path: str, member: str) -> list[Task]:
+    from tvm.tirx import PrimFunc
+
+    if not Path(path).is_file():
+        raise FormatError(f"workload {path!r} is not a file")
+    try:
+        names = runpy.run_path(path)
+    except Exception as error:
+        raise FormatError(
+            f"workload {path!r} cannot be run: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        ) from error
+    functions = {name: value for name, value in names.items() if isinstance(value, PrimFunc)}
+    if member:
+        if member not in functions:
+            raise FormatError(f"workload {path!r} defines no PrimFunc {member!r}; it defines {', '.join(functions) or 'none'}")
+        functions = {member: functions[member]}
+    if not functions:
+        raise FormatError(f"workload {path!r} defines no PrimFunc at its top level")
+    weights = names.get("WEIGHTS", {})
+    return [prim_func_task(name, func, constants=weights.get(name, (1,))) for name, func in functions.items()]

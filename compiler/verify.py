@@ -1,0 +1,154 @@
+"""Proof of a map: compiled by TVM with the instruction as plain loops, run on full-range operands, compared bit for bit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..intrinsics import DType, MappingError
+from ..intrinsics.numerics import Array, random_operand
+from ..intrinsics.tensor_intrin import register
+from .einsum_parse import Parsed
+from .mapping import Mapped
+from .realise import Realised, matchable, realise, tensorize
+
+Reference = Callable[[Sequence[Array]], Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """Outcome of one proof.
+
+    Parameters
+    ----------
+    matches : bool
+        Whether every element of the output agrees.
+    differing, elements : int
+        Elements that differ, of how many.
+    reference : "numpy" or "untensorized"
+        What it was compared with.
+    """
+
+    matches: bool
+    differing: int
+    elements: int
+    reference: str
+
+
+def verify(
+    mapped: Mapped,
+    parsed: Parsed,
+    *,
+    reference: Reference | None = None,
+    operands: Sequence[Array] | None = None,
+    seed: int = 0,
+    offline: bool = False,
+    fault: str | None = None,
+) -> Verification:
+    """Compile and run a map, and compare.
+
+    Parameters
+    ----------
+    mapped : Mapped
+    parsed : Parsed
+        The operator it was made from.
+    reference : callable from inputs to output, or None
+        Independent of TVM; None compares with the operator as TVM compiles it untensorized.
+    operands : arrays or None
+        Inputs; None draws them over the full range of their types.
+    seed : int
+        Of drawn operands.
+    offline : bool
+        Pack weights in a function of their own.
+    fault : None, "index" or "signedness"
+        Build the instruction wrongly; a sound proof then fails.
+
+    Raises
+    ------
+    MappingError
+        If TVM refuses to tensorize.
+    """
+    intrinsic = register(matchable(mapped.instruction), fault=fault)
+    realised = realise(mapped, parsed, offline=offline)
+    schedule = tensorize(realised, intrinsic)
+    *inputs, out = parsed.func.params
+    operands = random_inputs(inputs, seed=seed) if operands is None else operands
+    got = run(schedule.mod, prepared_operands(realised, inputs, operands), out)
+    want = reference(operands) if reference is not None else run(_module(parsed.func), operands, out)
+    differing = int(np.count_nonzero(got != want))
+    if got.shape != want.shape:
+        raise MappingError(f"reference of {parsed.einsum.name} has shape {want.shape}, its output {got.shape}")
+    return Verification(
+        matches=not differing, differing=differing, elements=got.size, reference="numpy" if reference is not None else "untensorized"
+    )
+
+
+def random_inputs(params: Sequence[Any], *, seed: int) -> list[Array]:
+    """Operands of the parameters' shapes and types: full range and corners for integers, [-1, 1) for floats."""
+    rng = np.random.default_rng(seed)
+    operands: list[Array] = []
+    for param in params:
+        shape, dtype = tuple(int(extent) for extent in param.shape), str(param.dtype)
+        if dtype.startswith("float"):
+            operands.append(rng.uniform(-1, 1, shape).astype(dtype))
+        else:
+            operands.append(random_operand(rng, shape, DType.of(dtype)))
+    return operands
+
+
+def prepared_operands(realised: Realised, inputs: Sequence[Any], operands: Sequence[Array]) -> list[Array]:
+    """Replace weights by what ``realised.prepare`` makes of them.
+
+    Parameters
+    ----------
+    realised : Realised
+    inputs : parameters of the operator, without its output
+    operands : arrays, one per parameter
+    """
+    if realised.prepare is None:
+        return list(operands)
+    given = list(zip(inputs, operands, strict=True))
+
+    def array_of(param: Any) -> Array | None:
+        return next((array for known, array in given if known.same_as(param)), None)
+
+    weights = [array for param in realised.prepare.params if (array := array_of(param)) is not None]
+    packed = iter(_call(_module(realised.prepare), weights, realised.prepare.params[len(weights) :]))
+    found = [array_of(param) for param in list(realised.func.params)[:-1]]
+    return [next(packed) if array is None else array for array in found]
+
+
+def run(module: Any, operands: Sequence[Array], out: Any) -> Array:
+    """Compile a module for this computer and run it.
+
+    Returns
+    -------
+    array of the shape and type of the parameter ``out``
+    """
+    return _call(module, operands, [out])[0]
+
+
+def _call(module: Any, operands: Sequence[Array], results: Sequence[Any]) -> list[Array]:
+    import tvm
+
+    compiled = tvm.compile(module, target=_target())
+    outputs = [tvm.runtime.tensor(np.zeros(tuple(int(extent) for extent in out.shape), str(out.dtype))) for out in results]
+    compiled["main"](*(tvm.runtime.tensor(operand) for operand in operands), *outputs)
+    return [output.numpy() for output in outputs]
+
+
+@functools.cache
+def _target() -> Any:
+    from tvm.target import Target
+
+    return Target("llvm")
+
+
+def _module(func: Any) -> Any:
+    import tvm
+
+    return tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
