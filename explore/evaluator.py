@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..compiler.schedule import ScheduleSpace, schedule_space
-from ..intrinsics import stream_cycles
+from ..intrinsics import ParameterError, stream_cycles
 from .candidate import Candidate, Schedule
+from .problem import InfeasibleError
 
 Measurements = dict[str, Any]
 Area = Callable[[Any], float]
@@ -39,11 +40,14 @@ class ModelEvaluator:
     operators : sequence of Operator
     area : callable
         Takes a design point, returns transistors; called once per design.
+    limits : sequence of (name of a measurement, number)
+        A larger value raises `InfeasibleError`.
     """
 
     fidelity = "model"
 
-    def __init__(self, operators: Sequence[Any], area: Area) -> None:
+    def __init__(self, operators: Sequence[Any], area: Area, limits: Sequence[tuple[str, float]] = ()) -> None:
+        self._limits = limits
         self._operators = {operator.name: operator for operator in operators}
         self._area = area
         self._areas: dict[str, float] = {}
@@ -52,6 +56,13 @@ class ModelEvaluator:
 
     def evaluate(self, candidate: Candidate) -> Measurements:
         """Sum over operators, each times its weight."""
+        measurements = self._measure(candidate)
+        for name, limit in self._limits:
+            if measurements[name] > limit:
+                raise InfeasibleError("limits", ParameterError(f"{name} is {measurements[name]}, above the limit of {limit}"))
+        return measurements
+
+    def _measure(self, candidate: Candidate) -> Measurements:
         design = candidate.design
         if design.hash not in self._areas:
             self._areas[design.hash] = self._area(design)

@@ -14,6 +14,9 @@ from typing import Any
 from .space import Assignment, Space
 from .variables import Value
 
+BORDER = 0.499
+"""How far the array reaches beyond the first and last index: almost half a step, so that they are as likely as the others."""
+
 
 class NevergradSpace:
     """Converts between assignments of ``space`` and values of a Nevergrad parametrisation."""
@@ -29,7 +32,10 @@ class NevergradSpace:
         import numpy as np
 
         top = np.array([self.space.axes[i].size - 1 for i in self._free] or [1], float)
-        array = ng.p.Array(init=top / 2, lower=np.full(top.shape, -0.499), upper=top + 0.499).set_integer_casting()
+        array = ng.p.Array(init=top / 2).set_mutation(sigma=(top + 1) / 6)
+        # full_range_sampling: first proposals are uniform; by default they are Gaussian around the middle and miss the corners
+        array.set_bounds(np.full(top.shape, -BORDER), top + BORDER, full_range_sampling=True)
+        array.set_integer_casting()
         array.random_state = np.random.RandomState(seed)
         return array
 

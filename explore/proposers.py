@@ -56,6 +56,7 @@ class NevergradProposer:
             parametrization = self._space.parametrization(study.seed)
             make = ng.optimizers.registry[study.search.optimizer]
             self._optimizer = make(parametrization=parametrization, budget=budget, num_workers=min(study.search.window, budget))
+        self._count = len(study.objectives)
         self._worst: list[float] | None = None
 
     def ask(self) -> tuple[Any, Vector]:
@@ -77,8 +78,7 @@ class NevergradProposer:
     def _loss(self, outcome: Outcome) -> list[float]:
         """The losses; a failure is as bad as the worst success in each of them, and a bit worse."""
         if outcome.losses is None:
-            count = len(self._worst or [0.0])
-            return [worst + 0.5 for worst in self._worst] if self._worst else [FAILED_LOSS] * count
+            return [worst + 0.5 for worst in self._worst] if self._worst else [FAILED_LOSS] * self._count
         self._worst = [max(pair) for pair in zip(self._worst or outcome.losses, outcome.losses, strict=True)]
         return list(outcome.losses)
 
@@ -108,8 +108,9 @@ class _Known:
 class Refiner:
     """Improves the front: schedules of different operators are separable given the hardware, and neighbours are alike.
 
-    For each design on the front, in turns: recombine the best schedules known of each operator; take over those of
-    the nearest designs; step to neighbouring designs; move every operator's schedule to a neighbour at the same time.
+    For each design on the front, in turns: recombine the best schedules known of each operator; step to neighbouring
+    designs; take over the schedules of the nearest designs; move every operator's schedule to a neighbour at the same
+    time. Vectors that decode to a candidate that is known already are left out.
     """
 
     NEAREST = 3
@@ -119,12 +120,12 @@ class Refiner:
         self._problem = problem
         self._objectives = objectives
         self._known: dict[str, _Known] = {}
-        self._proposed: set[Vector] = set()
+        self._proposed: set[str] = set()
         self._front: list[str] | None = None
 
     def tell(self, vector: Vector, outcome: Outcome) -> None:
         """Learn from a result of whatever origin."""
-        self._proposed.add(vector)
+        self._is_new(vector)
         if outcome.losses is None or not outcome.operators:
             return
         hardware = vector[: self._problem.hardware_width]
@@ -155,9 +156,18 @@ class Refiner:
             vector = next(member.moves, None)
             if vector is None:
                 member.stage, member.moves = member.stage + 1, None
-            elif vector not in self._proposed:
-                self._proposed.add(vector)
+            elif self._is_new(vector):
                 return vector
+
+    def _is_new(self, vector: Vector) -> bool:
+        """Whether ``vector`` decodes to a candidate that was not proposed before; from now on it was."""
+        try:
+            key = self._problem.candidate(vector).hash
+        except InfeasibleError:
+            return False
+        new = key not in self._proposed
+        self._proposed.add(key)
+        return new
 
     def _next_member(self) -> _Known | None:
         """The front's member that is least far in its stages; of equals, the first one."""
@@ -168,7 +178,7 @@ class Refiner:
         return min(open_members, key=lambda member: member.stage, default=None)
 
     def _moves(self, member: _Known) -> Iterator[Vector]:
-        makers = (self._recombined, self._borrowed, self._stepped, self._rescheduled)
+        makers = (self._recombined, self._stepped, self._borrowed, self._rescheduled)
         return makers[member.stage](member)
 
     def _vector(self, hardware: Sequence[int], schedules: Sequence[Sequence[int]]) -> Vector:

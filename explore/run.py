@@ -92,7 +92,7 @@ class _Run:
         self.study, self.folder, self.workers, self.progress = study, folder, workers, progress
         progress("prepare", 0, 1, "")
         self.operators = study.workload.resolve()
-        self.evaluator = evaluator or ModelEvaluator(self.operators, area or estimated_area)
+        self.evaluator = evaluator or ModelEvaluator(self.operators, area or estimated_area, study.limits)
         self.verifier: Verifier = verifier or RtlEvaluator(self.operators, seed=study.seed)
         self.seconds: dict[str, float] = {}
 

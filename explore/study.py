@@ -99,7 +99,7 @@ class SearchOptions:
     optimizer: str = "TwoPointsDE"
     window: int = 8
     warm_start: bool = True
-    refine: float = 0.5
+    refine: float = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +117,8 @@ class Study:
         Members of the front that are verified and reported at most; those with the best of each objective are kept.
     hardware : tuple of Hardware
     workload : Workload
+    limits : tuple of (key of `OBJECTIVES`, number)
+        A candidate with a larger value is infeasible.
     search : SearchOptions
     """
 
@@ -127,6 +129,7 @@ class Study:
     budget: int = 2000
     objectives: tuple[str, ...] = ("cycles", "area_transistors")
     front_limit: int = 12
+    limits: tuple[tuple[str, float], ...] = ()
     search: SearchOptions = field(default_factory=SearchOptions)
 
     @functools.cached_property
@@ -148,6 +151,7 @@ class Study:
             "budget": self.budget,
             "objectives": list(self.objectives),
             "front_limit": self.front_limit,
+            **({"limits": dict(self.limits)} if self.limits else {}),
             "hardware": hardware,
             "workload": {"operators": entries, **types},
             "search": dict(self.search.__dict__),
@@ -162,13 +166,14 @@ class Study:
         FormatError
             Names the field, what is allowed and the nearest legal key or value.
         """
-        table = _Table("study", data, ("name", "seed", "budget", "objectives", "front_limit", "hardware", "workload", "search"))
+        table = _Table("study", data, ("name", "seed", "budget", "objectives", "front_limit", "limits", "hardware", "workload", "search"))
         return cls(
             name=table.text("name"),
             seed=table.integer("seed", 0, 2**32 - 1, default=0),
             budget=table.integer("budget", 1, MAX_BUDGET, default=2000),
             objectives=_objectives(table),
             front_limit=table.integer("front_limit", 1, 1000, default=12),
+            limits=_limits(table),
             hardware=_hardware(table),
             workload=_workload(table),
             search=_search(table),
@@ -249,6 +254,14 @@ def _objectives(table: _Table) -> tuple[str, ...]:
         if not isinstance(name, str) or name not in OBJECTIVES:
             raise FormatError(f"study.objectives[{index}] must be one of {', '.join(OBJECTIVES)}, not {name!r}{closest(name, OBJECTIVES)}")
     return tuple(value)
+
+
+def _limits(table: _Table) -> tuple[tuple[str, float], ...]:
+    inner = _Table("study.limits", table.data.get("limits", {}), tuple(OBJECTIVES))
+    for name, value in inner.data.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise FormatError(f"{inner.path(name)} must be a number above 0, not {value!r}")
+    return tuple(inner.data.items())
 
 
 def _hardware(table: _Table) -> tuple[Hardware, ...]:
