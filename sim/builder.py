@@ -7,12 +7,12 @@ import enum
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -158,8 +158,12 @@ class _Job:
         (model / "celosia_design.h").write_text(design_header(rtl.ports, self.machine), encoding="utf-8")
         (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
         generated = sorted(path.name for path in model.glob("V*.cpp"))
-        names = [*generated, "wrapper.cpp", "celosia_design.h", "entries.cpp"]
-        (model / "unity.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+        slow = [name for name in generated if any(mark in name for mark in ("Slow", "Syms", "Trace"))]
+        fast = [*(name for name in generated if name not in slow), "wrapper.cpp", "celosia_design.h", "entries.cpp"]
+        include = '#include "{}"\n'.format
+        # set-up and dumping need no speed, but are most of the text
+        text = [*map(include, fast), '#pragma GCC optimize("O0")\n', *map(include, slow)]
+        (model / "unity.cc").write_text("".join(text), encoding="utf-8")
 
     def _compile(self, folder: Path, runtime: Path) -> None:
         prelude = runtime / "prelude.h"
@@ -176,6 +180,8 @@ class _Job:
         return self.cache.ensure("runtime", key, self._make_runtime)
 
     def _make_runtime(self, folder: Path) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self.progress("compile Verilator's runtime (first use only)")
         (folder / "prelude.h").write_text(_PRELUDE, encoding="utf-8")
         include = self.verilator.root / "include"
@@ -274,7 +280,5 @@ def plain(value: Any) -> Any:
 
 def _tidy(folder: Path) -> None:
     """Keep library, Verilog and record."""
-    import shutil
-
     shutil.rmtree(folder / "model", ignore_errors=True)
     (folder / "unity.o").unlink(missing_ok=True)
