@@ -6,7 +6,7 @@ Every index is a quasi-affine `Index` over axis names, so the enumerator needs n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..intrinsics import DType
@@ -230,6 +230,7 @@ class Access:
     dtype : DType
         Type of the values in memory.
     index : tuple of Index, one per dimension
+        Of the tensor, or of its ``view``.
     guards : tuple of Guard
         The operator's own conditions (padding, zero insertion).
     fill : int
@@ -243,6 +244,8 @@ class Access:
         Type the instruction reads; None as in memory.
     shift : int
         Added to the value when it is stored; ``zero_point`` counts from the unshifted value.
+    view : tuple of Index, one per dimension of the tensor, over ``$0``, ``$1``, …
+        Where the tensor is read as another one, with joined dimensions: its index there; then ``guards`` are over ``$0``, … too.
     """
 
     tensor: str
@@ -256,11 +259,18 @@ class Access:
     constant: bool = False
     stored: DType | None = None
     shift: int = 0
+    view: tuple[Index, ...] = ()
+
+    def in_tensor(self, position: Sequence[Index], sizes: Mapping[str, int]) -> tuple[tuple[Index, ...], tuple[Guard, ...]]:
+        """Index into the tensor, and guards, at a position of the view, whose variables have the given sizes."""
+        values = {f"${number}": index for number, index in enumerate(position)}
+        return tuple(index.substitute(values, sizes) for index in self.view), _live(self.guards, values, sizes)
 
     @property
     def axes(self) -> frozenset[str]:
         """Axes that the value depends on."""
-        parts = [*self.index, *(guard.index for guard in (*self.guards, *self.domain))]
+        guards = self.domain if self.view else (*self.guards, *self.domain)
+        parts = [*self.index, *(guard.index for guard in guards)]
         return frozenset().union(*(part.axes for part in parts))
 
     @property
@@ -283,7 +293,7 @@ class Access:
         return replace(
             self,
             index=tuple(index.substitute(values, extents) for index in self.index),
-            guards=_live(self.guards, values, extents),
+            guards=self.guards if self.view else _live(self.guards, values, extents),
             domain=_live(self.domain, values, extents),
         )
 

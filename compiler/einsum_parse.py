@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ class Parsed:
     buffers: dict[str, Any]
 
 
-def parse(func: Any, *, name: str = "main", constants: Iterable[int] = (1,)) -> Parsed | Rejected:
+def parse(func: Any, *, name: str = "main", constants: Iterable[int] = (1,), axes: Sequence[str] | None = None) -> Parsed | Rejected:
     """Read the einsum of a PrimFunc.
 
     Parameters
@@ -53,21 +53,23 @@ def parse(func: Any, *, name: str = "main", constants: Iterable[int] = (1,)) -> 
         For people.
     constants : iterable of int
         Positions of the parameters that are known at compile time (weights).
+    axes : sequence of str or None
+        Names of the block's iterators for people; None takes those of the function.
 
     Returns
     -------
     Parsed, or Rejected with the reason.
     """
     try:
-        return _parse(func, name, frozenset(constants))
+        return _parse(func, name, frozenset(constants), axes)
     except NotEinsum as reason:
         return reason.rejected
 
 
-def _parse(func: Any, name: str, constants: frozenset[int]) -> Parsed:
+def _parse(func: Any, name: str, constants: frozenset[int], names: Sequence[str] | None) -> Parsed:
     block = _main_block(func)
     func, block = _inline(func, block)
-    reader = _Reader(block)
+    reader = _Reader(block, names)
     a, b = (reader.operand(factor) for factor in reader.factors())
     weights = [param for position, param in enumerate(func.params) if position in constants]
     a, b = (replace(operand, constant=any(reader.buffers[operand.tensor].same_as(weight) for weight in weights)) for operand in (a, b))
@@ -196,7 +198,7 @@ def _product_of(block: Any) -> Any:
 class _Reader:
     """Reads the expressions of one block; ``names`` gives each iterator a unique readable name."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Any, names: Sequence[str] | None) -> None:
         from tvm.ir import Range
         from tvm.sym import Analyzer
 
@@ -205,10 +207,11 @@ class _Reader:
         self.buffers: dict[str, Any] = {}
         self.iterators: list[tuple[Any, int, bool]] = []
         self.names: dict[Any, str] = {}
-        for axis in block.iter_vars:
+        given = names if names is not None and len(names) == len(block.iter_vars) else [axis.var.name for axis in block.iter_vars]
+        for axis, name in zip(block.iter_vars, given, strict=True):
             if _kind(axis.dom.extent) != "IntImm":
                 raise NotEinsum(Reason.DYNAMIC_SHAPE, f"axis {axis.var.name} runs over {axis.dom.extent}, not over a number")
-            self.names[axis.var] = self._unique(axis.var.name)
+            self.names[axis.var] = self._unique(name)
             self.iterators.append((axis.var, int(axis.dom.extent), int(axis.iter_type) == 2))
             self.analyzer.bind(axis.var, Range(0, axis.dom.extent))
         self.extents = {self.names[var]: extent for var, extent, _ in self.iterators}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -169,6 +170,82 @@ def _diagonal(einsum: Einsum, axis: Axis, size: int) -> Einsum:
         b=replace(split.b, domain=(*split.b.domain, on_diagonal)),
         notes=(*split.notes, f"{kept} on the diagonal"),
     )
+
+
+# ---- windows over several dimensions
+
+
+def joined_rows(einsum: Einsum) -> Iterator[Einsum]:
+    """Yield forms in which two window dimensions of the activations are read as one long line.
+
+    Pixels (h, w) and taps (rh, rw) meet at h + rh, w + rw. On rows of padded width W joined to one line, that is
+    ``(h*W + w) + rh*W + rw``: one axis h_w and constant offsets, so windows of whole images run along one instruction axis without
+    a copy per window. Positions beyond the end of a row are computed in vain.
+    """
+    for letter, access in (("a", einsum.a), ("b", einsum.b)):
+        if access.constant or access.view:
+            continue
+        plain = {number: axis for number in range(len(access.index)) if (axis := _window_axis(einsum, letter, number)) is not None}
+        for row, column in itertools.pairwise(sorted(plain)):
+            windowed = access.index[row].axes | access.index[column].axes
+            if column == row + 1 and len(windowed) > 2:
+                yield _joined(einsum, letter, (row, plain[row]), (column, plain[column]))
+
+
+def _window_axis(einsum: Einsum, letter: str, number: int) -> Axis | None:
+    """The only output axis that moves a window along a dimension by 1, if every condition there can be told from the coordinate."""
+    access = einsum.a if letter == "a" else einsum.b
+    index, roles = access.index[number], einsum.roles
+    moving = [axis for axis in einsum.axes if axis.name in index.axes and roles[axis.name] == letter + "c"]
+    if index.quotients or len(moving) != 1 or index.linear(moving[0].name) != 1 or any(factor < 0 for _, factor in index.terms):
+        return None
+    name = moving[0].name
+    others = [part for at, part in enumerate(access.index) if at != number] + [guard.index for guard in access.domain]
+    guards = [guard for guard in access.guards if guard.index.axes & index.axes]
+    known = all(not (guard.index - index).terms for guard in guards)
+    return moving[0] if known and not any(name in part.axes for part in others) and not einsum.out_guards else None
+
+
+def _joined(einsum: Einsum, letter: str, row: tuple[int, Axis], column: tuple[int, Axis]) -> Einsum:
+    access = einsum.a if letter == "a" else einsum.b
+    (first, h), (second, w) = row, column
+    lows, highs = zip(*(access.index[at].bounds(einsum.extents) for at in (first, second)), strict=True)
+    width = highs[1] - lows[1] + 1
+    line = Axis(f"{h.name}_{w.name}", (h.extent - 1) * width + w.extent)
+    axes = tuple(line if axis is h else axis for axis in einsum.axes if axis is not w)
+    extents = {axis.name: axis.extent for axis in axes}
+    start = (access.index[first] - Index.axis(h.name) - lows[0]) * width + (access.index[second] - Index.axis(w.name) - lows[1])
+    view = _view(len(access.index), first, width, lows)
+    viewed = replace(
+        access,
+        index=(*access.index[:first], start + Index.axis(line.name), *access.index[second + 1 :]),
+        guards=tuple(_on_view(guard, access, view) for guard in access.guards),
+        view=view,
+    )
+    position = Index.axis(line.name)
+    values = {h.name: quotient(position, width, 0, extents), w.name: quotient(position, 1, width, extents)}
+    changed = replace(einsum, a=viewed) if letter == "a" else replace(einsum, b=viewed)
+    rewritten = changed.rewrite(axes, values)
+    exists = Guard(values[w.name], 0, w.extent)
+    guards = () if exists.holds_always(extents) else (exists,)
+    return replace(rewritten, out_guards=(*rewritten.out_guards, *guards), notes=(*einsum.notes, f"rows of {h.name} joined"))
+
+
+def _view(dims: int, first: int, width: int, lows: tuple[int, ...]) -> tuple[Index, ...]:
+    line = Index.axis(f"${first}")
+    rows, columns = Index(((Quotient(line, width), 1),), lows[0]), Index(((Quotient(line, 1, width), 1),), lows[1])
+    before = (Index.axis(f"${number}") for number in range(first))
+    after = (Index.axis(f"${number - 1}") for number in range(first + 2, dims))
+    return (*before, rows, columns, *after)
+
+
+def _on_view(guard: Guard, access: Access, view: tuple[Index, ...]) -> Guard:
+    """A guard on one dimension, said of the view."""
+    for index, seen in zip(access.index, view, strict=True):
+        difference = guard.index - index
+        if index.terms and not difference.terms:
+            return Guard(seen + difference.const, guard.low, guard.high)
+    raise AssertionError("every guard was checked against the dimensions")
 
 
 # ---- element types

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ..intrinsics import DType, Instruction, Overflow, ParameterError
 from ..intrinsics.numerics import bounds_of_product
 from .einsum import Einsum
-from .einsum_transform import diagonals, fit, split_phases
+from .einsum_transform import diagonals, fit, joined_rows, split_phases
 from .mapping import Mapped, balanced_bandwidth, out_layout, result_bytes, static_cost, tile_of, words
 from .mapping_layout import GATHERED, IN_PLACE, OperandLayouts, Tile
 from .reasons import Reason, Rejected
@@ -82,7 +82,7 @@ def enumerate_maps(
 def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[tuple[Einsum, bool]]:
     """Both operand orders of the operator and of its rewritten forms, stored in the instruction's types."""
     contraction = instruction.contraction
-    for form in _forms(einsum):
+    for form in _all_forms(einsum):
         for swapped in (False, True):
             oriented = form.swapped() if swapped else form
             a, b = fit(oriented.a, contraction.a), fit(oriented.b, contraction.b)
@@ -94,6 +94,12 @@ def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[tuple[
                 sizes = {contraction.extents[axis] for axis in contraction.axes if contraction.role(axis) in ("ab", "bc")}
                 for diagonal in diagonals(typed, sizes):
                     yield diagonal, swapped
+
+
+def _all_forms(einsum: Einsum) -> Iterator[Einsum]:
+    for form in _forms(einsum):
+        yield form
+        yield from joined_rows(form)
 
 
 def useful_macs(einsum: Einsum) -> int:

@@ -52,7 +52,9 @@ class Task:
     @functools.cached_property
     def parsed(self) -> Parsed | Rejected:
         """The einsum, or why there is none."""
-        found = parse(self.build(), name=self.name, constants=self.constants)
+        # A grouped convolution is one iterator in TVM, which the front end splits again.
+        axes = None if self.operator is None else [axis for axis in self.operator.axes if axis != "g"]
+        found = parse(self.build(), name=self.name, constants=self.constants, axes=axes)
         if isinstance(found, Rejected) or self.operator is None:
             return found
         einsum = found.einsum

@@ -87,6 +87,7 @@ class OperandLayouts:
 
     def __init__(self, access: Access, einsum: Einsum) -> None:
         self.access = access
+        self.guards = () if access.view else access.guards
         self.extents = einsum.extents
         self.order = [axis.name for axis in einsum.axes if axis.name in access.axes]
         self.dims = [_Dim(index, index.axes, self._keeps(index)) for index in access.index]
@@ -102,7 +103,7 @@ class OperandLayouts:
         own = index.axes
         if any(guard.index.axes & own for guard in self.access.domain):
             return False
-        return all(self._tells(guard, index) for guard in self.access.guards if guard.index.axes & own)
+        return all(self._tells(guard, index) for guard in self.guards if guard.index.axes & own)
 
     @staticmethod
     def _tells(guard: Guard, index: Index) -> bool:
@@ -120,7 +121,7 @@ class OperandLayouts:
 
     def _in_place(self, tiles: tuple[Tile, ...]) -> Layout | None:
         access = self.access
-        if self.converted or access.guards or access.domain:
+        if self.converted or access.view or access.guards or access.domain:
             return None
         use = fitting(tiles, access.index)
         return None if use is None else Layout(IN_PLACE, access.shape, use, 0)
@@ -205,7 +206,10 @@ class _Copy:
             self.coordinates[number] if number in self.coordinates else dim.index.substitute(self.values, sizes)
             for number, dim in enumerate(self.owner.dims)
         )
-        guards = merge_guards((self._moved(guard, source, sizes) for guard in self.owner.access.guards), sizes)
+        guards = tuple(self._moved(guard, source, sizes) for guard in self.owner.guards)
+        if self.owner.access.view:
+            source, guards = self.owner.access.in_tensor(source, sizes)
+        guards = merge_guards(guards, sizes)
         domain = tuple(guard.substitute(self.values, sizes) for guard in self.owner.access.domain)
         zero = merge_guards((*domain, *self.zero, *self._in_bounds(source, guards, sizes)), sizes)
         kind = DIRECT if all(number in self.kept or not dim.axes for number, dim in enumerate(self.owner.dims)) else GATHERED

@@ -201,11 +201,12 @@ class _Writer:
         shape = tuple(axis.extent for axis in kept)
         buffer = self._buffer(shape, dtype, f"total_{name}", local=name not in self.offline)
         nest = Nest(f"sum_{name}", [Loop(axis.name, axis.extent, axis.reduction) for axis in (*kept, *summed)] or [_UNIT])
+        source, guards = access.in_tensor(access.index, nest.extents) if access.view else (access.index, access.guards)
         value = element(
             access,
             self.parsed.buffers[access.tensor],
-            source=access.index,
-            guards=access.guards,
+            source=source,
+            guards=guards,
             zero=(),
             env=nest.env,
             extents=nest.extents,
