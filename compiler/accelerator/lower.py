@@ -31,8 +31,12 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
         if need > have:
             raise ScheduleError(f"tiles need {need} {unit} of the {name}, which has {have}: too small by {need - have}")
     rows = schedule.m * problem.block_rows
+    if schedule.m > problem.max_m or schedule.n > problem.max_n:
+        raise ScheduleError(f"a tile of {schedule.m} x {schedule.n} blocks is too large; allowed: at most {problem.max_m} x {problem.max_n}")
     if schedule.m >= _LIMITS["m"] and not machine.weight_stationary or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
         raise ScheduleError(f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows")
+    if problem.strips and int(problem.strip_rows(schedule.m)) >= _LIMITS["beats"]:
+        raise ScheduleError(f"a strip of {schedule.m} rows needs {problem.strip_rows(schedule.m)} beats per column; allowed: below 16384")
     if schedule.n * machine.cols >= _LIMITS["rows"]:
         raise ScheduleError(f"a tile of {schedule.n * machine.cols} columns is too large for a command; allowed: below 16384")
 
@@ -61,7 +65,7 @@ class _Lowering:
         if first:
             commands.append(self.load_channels())
         make = {"a": self.load_a, "b": self.load_b, "compute": self.compute, "store": self.store}
-        for event in events(self.schedule, sizes):
+        for event in events(self.schedule, sizes, a_share=int(self.problem.a_share(self.schedule.n))):
             op, values = make[event.kind](event)
             loads = event.loads + first if event.loads else None
             commands.append(Command(op, values, loads, event.computes or None, event.stores or None))
@@ -84,7 +88,7 @@ class _Lowering:
             registers[Register.CHANNELS] = channel_walker(problem)
         registers[Register.STORE] = {
             "pitch": problem.c_pitch,
-            "block_pitch": problem.block_rows * problem.c_pitch,
+            "block_pitch": (problem.op.out_width if problem.strips else problem.block_rows) * problem.c_pitch,
             "beats": problem.out_beats,
             "narrow": int(output.narrow),
             "bias": int(output.bias),
@@ -110,10 +114,10 @@ class _Lowering:
             "target": Target.A,
             "spad": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
             "rows": m.rows,
-            "beats": problem.a_beats(k),
+            "beats": problem.strip_rows(m.blocks) if problem.strips else problem.a_beats(k),
             "row_stride": problem.a_stride(schedule.k),
         }
-        return Op.LOAD, {**values, **a_place(problem, m, k)}
+        return Op.LOAD, {**values, **a_place(problem, m, event.n, k)}
 
     def load_b(self, event: Event) -> tuple[Op, dict[str, int]]:
         problem, schedule = self.problem, self.schedule
@@ -135,7 +139,7 @@ class _Lowering:
         units = problem.units(k)
         return Op.COMPUTE, {
             "accumulate": int(event.k > 0),
-            "vector": 0,
+            "vector": int(problem.vector),
             "a": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
             "b": event.slots[1] * problem.b_slot(schedule.n, schedule.k),
             "c": event.slots[2] * problem.c_slot(schedule.m, schedule.n),
@@ -153,14 +157,15 @@ class _Lowering:
         rows = problem.block_rows
         pixel = m.image * problem.pixels + m.first
         still = problem.machine.weight_stationary
-        last_rows = m.rows if still else m.rows - (m.blocks - 1) * rows
+        valid = m.rows if still or problem.strips else rows
+        last_rows = valid if still or problem.strips else m.rows - (m.blocks - 1) * rows
         return Op.STORE, {
-            "base": problem.offset("c") + pixel * problem.c_pitch + n.first * cols * size,
+            "base": problem.offset("c") + pixel * problem.c_pitch + n.channel * size,
             "c": event.slots[2] * problem.c_slot(schedule.m, schedule.n),
             "channel": n.first if problem.output.uses_channels else 0,
             "m_blocks": m.blocks,
             "n_blocks": n.blocks,
-            "rows": m.rows if still else rows,
+            "rows": valid,
             "last_rows": last_rows,
             "block_rows": m.rows if still else rows,
             "last_bytes": (n.cols - (n.blocks - 1) * cols) * size,
@@ -173,13 +178,13 @@ _STILL = {"x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
 def a_walker(problem: Problem) -> dict[str, int]:
     """Configuration of the loads of activations."""
     op, pixel = problem.op, problem.pixel
-    merged = problem.merged
+    merged, strips = problem.merged, problem.strips
     return {
         "run": problem.a_run,
         "run_beats": problem.a_run_beats,
         "taps": 1 if merged else op.kernel[1],
         "tap_step": 0 if merged else op.dilation * pixel,
-        "kernel_step": op.dilation * problem.row_pitch if op.kernel[0] > 1 else 0,
+        "kernel_step": op.dilation * problem.row_pitch if op.kernel[0] > 1 or strips else 0,
         "kernel_y": op.dilation,
         "columns": op.out_width,
         "column_step": op.stride * pixel,
@@ -189,7 +194,7 @@ def a_walker(problem: Problem) -> dict[str, int]:
         "width": problem.row_pitch,
         "height": op.height,
         "zero": op.zero_point % 256,
-        "pad": 0,
+        "pad": int(problem.vector),
     }
 
 
@@ -220,15 +225,16 @@ def channel_walker(problem: Problem) -> dict[str, int]:
     return {**b_walker(problem), "run": word, "run_beats": word // width, "kernel_step": 0, "row_step": word, "width": word}
 
 
-def a_place(problem: Problem, m: MTile, k: KTile) -> dict[str, int]:
-    """Where the first row of a tile of A begins."""
+def a_place(problem: Problem, m: MTile, group: int, k: KTile) -> dict[str, int]:
+    """Where the first row of a tile of A begins; ``group`` is a group of channels, in vector mode one per column block."""
     op, machine = problem.op, problem.machine
     down, column = divmod(m.first, op.out_width)
     run, skip_elements = divmod(k.first * problem.chunk, problem.run_elements)
     kernel_row, tap = (run, 0) if problem.merged else divmod(run, op.kernel[1])
     skip = skip_elements * machine.a_bytes
+    channel = group * (machine.cols if problem.vector else op.group_channels)
     y = down * op.stride - op.pad + kernel_row * op.dilation
-    image = problem.offset("a") + m.image * op.height * problem.row_pitch
+    image = problem.offset("a") + channel * machine.a_bytes + m.image * op.height * problem.row_pitch
     return {
         "base": (image + y * problem.row_pitch) % (1 << 32),
         "x": (column * op.stride - op.pad) * problem.pixel,
@@ -244,7 +250,7 @@ def a_place(problem: Problem, m: MTile, k: KTile) -> dict[str, int]:
 def b_place(problem: Problem, n: NTile, k: KTile) -> dict[str, int]:
     """Where the first row of a tile of B begins."""
     machine = problem.machine
-    base = problem.offset("b") + n.first * machine.cols * problem.b_pitch
+    base = problem.offset("b") + n.channel * problem.b_pitch
     if not problem.regular:
         return {"base": base + k.first * problem.b_run_beats * machine.port_bytes, "first_beats": problem.b_run_beats}
     skip = k.first * problem.chunk * machine.b_bytes
@@ -254,6 +260,10 @@ def b_place(problem: Problem, n: NTile, k: KTile) -> dict[str, int]:
 def pack_weights(problem: Problem, weights: Array) -> Array:
     """Weights [filter, depth] with every run padded to whole beats: (filter, `b_pitch` / element size)."""
     size, width = problem.machine.b_bytes, problem.machine.port_bytes
+    if problem.vector:  # a tap per unit, in its first lane
+        spread = np.zeros((*weights.shape, problem.machine.lanes), weights.dtype)
+        spread[..., 0] = weights
+        weights = spread.reshape(len(weights), -1)
     runs = weights.reshape(len(weights), -1, problem.b_run // size)
     padded = problem.b_run_beats * width // size
     out = np.zeros((len(weights), runs.shape[1], padded), weights.dtype)
@@ -264,9 +274,10 @@ def pack_weights(problem: Problem, weights: Array) -> Array:
 def pack_channels(problem: Problem, bias: Array | None, multiplier: Array | None) -> Array:
     """Biases and multipliers as the store path reads them: (n_blocks, channel_word) uint8."""
     machine, filters = problem.machine, problem.op.filters
-    words = np.zeros((problem.n_blocks * machine.cols, 2), "<i4")
-    words[:filters, 0] = 0 if bias is None else bias
-    words[:filters, 1] = 1 if multiplier is None else multiplier
+    words = np.zeros((problem.n_groups, problem.group_blocks * machine.cols, 2), "<i4")
+    for index, (values, default) in enumerate(((bias, 0), (multiplier, 1))):
+        given = np.full(filters, default) if values is None else values
+        words[:, : filters // problem.n_groups, index] = given.reshape(problem.n_groups, -1)
     content = np.ascontiguousarray(words.reshape(problem.n_blocks, -1)).view(np.uint8)
     return np.pad(content, ((0, 0), (0, machine.channel_word - content.shape[1])))
 

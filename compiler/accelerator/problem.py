@@ -24,6 +24,8 @@ class Convolution:
     stride, dilation, pad : int
     zero_point : int
         Value outside the image.
+    groups : int
+        Channels and filters are split into as many groups that do not see each other; as many as channels: depthwise.
     """
 
     images: int = 1
@@ -36,6 +38,23 @@ class Convolution:
     dilation: int = 1
     pad: int = 0
     zero_point: int = 0
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.out_height < 1 or self.out_width < 1:
+            raise ParameterError("the window of a convolution must not be larger than the padded image")
+        if self.channels % self.groups or self.filters % self.groups:
+            raise ParameterError(f"channels ({self.channels}) and filters ({self.filters}) must be multiples of groups ({self.groups})")
+
+    @property
+    def group_channels(self) -> int:
+        """Input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def group_filters(self) -> int:
+        """Output channels of a group."""
+        return self.filters // self.groups
 
     @property
     def out_height(self) -> int:
@@ -50,7 +69,7 @@ class Convolution:
     @property
     def depth(self) -> int:
         """Products per output."""
-        return self.kernel[0] * self.kernel[1] * self.channels
+        return self.kernel[0] * self.kernel[1] * self.group_channels
 
     @property
     def outputs(self) -> int:
@@ -65,7 +84,7 @@ class Convolution:
     @property
     def is_gemm(self) -> bool:
         """Whether it is a plain matrix product."""
-        return self.kernel == (1, 1) and self.stride == 1 and self.pad == 0
+        return self.kernel == (1, 1) and self.stride == 1 and self.pad == 0 and self.groups == 1
 
 
 def gemm(m: int, n: int, k: int) -> Convolution:
@@ -120,11 +139,12 @@ class MTile:
 
 @dataclass(frozen=True, kw_only=True)
 class NTile:
-    """Columns of one tile: ``cols`` in ``blocks`` blocks from block ``first`` on."""
+    """Columns of one tile: ``cols`` from output channel ``channel`` on, in ``blocks`` blocks from block ``first`` on."""
 
     blocks: int
     cols: int
     first: int
+    channel: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +171,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         machine, op = self.machine, self.op
+        if self.strips and op.images > 1 and op.out_width % machine.rows:
+            raise ScheduleError(f"vector mode takes several images only if their width is a multiple of {machine.rows} rows, not {op.out_width}")
+        if op.zero_point and machine.a_bytes > 1:
+            raise ScheduleError(f"padding with {op.zero_point} needs elements of one byte, not {machine.a}; allowed: zero")
         limit = machine.max_k
         if limit is not None and op.depth > limit:
             raise ScheduleError(
@@ -173,8 +197,10 @@ class Problem:
         """Bytes between pixels: padded to whole beats in a GEMM, or where that takes fewer beats than dense pixels."""
         machine, op = self.machine, self.op
         dense = op.channels * machine.a_bytes
+        if self.vector:
+            return ceil_div(dense, machine.port_bytes) * machine.port_bytes
         padded = ceil_div(dense, machine.port_bytes) * machine.port_bytes
-        if op.is_gemm or op.dilation > 1 or dense == padded:
+        if op.is_gemm or op.dilation > 1 or op.groups > 1 or dense == padded:
             return padded
         merged = ceil_div(dense * op.kernel[1] + machine.port_bytes - 1, machine.port_bytes)
         return padded if op.kernel[1] * (padded // machine.port_bytes) <= merged else dense
@@ -182,17 +208,24 @@ class Problem:
     @property
     def merged(self) -> bool:
         """Whether the kernel columns of one kernel row are one run of bytes."""
-        return self.op.dilation == 1 and self.pixel == self.op.channels * self.machine.a_bytes
+        return self.op.dilation == 1 and self.op.groups == 1 and self.pixel == self.op.channels * self.machine.a_bytes
 
     @property
     def regular(self) -> bool:
         """Whether every run is whole beats at a beat, so that k may be cut inside of runs."""
-        return self.op.depth == self.op.channels or self.op.channels * self.machine.a_bytes % self.machine.port_bytes == 0
+        if self.vector:
+            return False
+        whole = self.op.group_channels * self.machine.a_bytes % self.machine.port_bytes == 0
+        return whole or (self.op.groups == 1 and self.op.depth == self.op.channels)
 
     @property
     def on_beat(self) -> bool:
-        """Whether every run starts at a beat."""
-        return self.pixel % self.machine.port_bytes == 0
+        """Whether every run starts at a beat, or lies inside one."""
+        width = self.machine.port_bytes
+        if self.vector:
+            return width % self.a_run == 0
+        group = self.op.group_channels * self.machine.a_bytes
+        return self.pixel % width == 0 and (self.op.groups == 1 or group % width == 0 or width % group == 0)
 
     @property
     def row_pitch(self) -> int:
@@ -202,11 +235,13 @@ class Problem:
     @property
     def run_elements(self) -> int:
         """Products of a run."""
-        return self.op.channels * (self.op.kernel[1] if self.merged else 1)
+        return self.op.group_channels * (self.op.kernel[1] if self.merged else 1)
 
     @property
     def a_run(self) -> int:
-        """Bytes of a run of activations."""
+        """Bytes of a run of activations: in vector mode a channel per column."""
+        if self.vector:
+            return self.machine.cols * self.machine.a_bytes
         return self.run_elements * self.machine.a_bytes
 
     @property
@@ -220,6 +255,8 @@ class Problem:
     @property
     def b_run(self) -> int:
         """Bytes of a run of weights."""
+        if self.vector:
+            return self.op.depth * self.machine.b_unit
         return (self.op.depth if self.regular else self.run_elements) * self.machine.b_bytes
 
     @property
@@ -230,7 +267,7 @@ class Problem:
     @property
     def b_pitch(self) -> int:
         """Bytes between the weights of two output channels."""
-        runs = 1 if self.regular else self.runs
+        runs = 1 if self.regular or self.vector else self.runs
         return runs * self.b_run_beats * self.machine.port_bytes
 
     # ---- k
@@ -243,6 +280,8 @@ class Problem:
     @functools.cached_property
     def chunk(self) -> int:
         """Products of a chunk."""
+        if self.vector:
+            return self.op.depth
         if not self.regular:
             return self.run_elements
         machine = self.machine
@@ -255,7 +294,45 @@ class Problem:
         """Chunks of the whole reduction."""
         return ceil_div(self.op.depth, self.chunk)
 
+    # ---- vector mode: depthwise on a broadcast core, a column strip of output rows at a time
+
+    @functools.cached_property
+    def vector(self) -> bool:
+        """Whether the core multiplies a word of channels per row."""
+        op, machine = self.op, self.machine
+        depthwise = op.groups > 1 and op.group_channels == 1 and op.group_filters == 1
+        return depthwise and machine.broadcast and machine.a_word >= machine.cols * machine.a_bytes
+
+    @property
+    def strips(self) -> bool:
+        """Whether a tile of m is a strip of output rows, one block of columns wide."""
+        return self.vector
+
+    @property
+    def max_m(self) -> int:
+        """Most blocks of a tile of m."""
+        if not self.strips:
+            return self.m_blocks
+        return 1 if self.op.dilation > 1 or self.machine.rows == 1 else self.op.out_height
+
+    def strip_image_rows(self, blocks: Array | int) -> Array | int:
+        """Image rows that a strip of ``blocks`` output rows needs."""
+        return (blocks - 1) * self.op.stride + self.op.kernel[0]
+
+    def strip_rows(self, blocks: Array | int) -> Array | int:
+        """Beats of a column of a strip."""
+        return self.strip_image_rows(blocks) * self.op.kernel[1] * self.a_run_beats
+
+    def strip_words(self, blocks: Array | int) -> Array | int:
+        """Words per bank of a strip: one per image row and kernel column."""
+        return self.strip_image_rows(blocks) * self.op.kernel[1]
+
     # ---- rows and columns
+
+    @property
+    def depth(self) -> int:
+        """Products per output."""
+        return self.op.depth
 
     @property
     def block_rows(self) -> int:
@@ -269,13 +346,34 @@ class Problem:
 
     @property
     def m_blocks(self) -> int:
-        """Blocks of rows of an image."""
-        return ceil_div(self.pixels, self.block_rows)
+        """Blocks of rows of an image; in vector mode output rows, the tiles of which are one block wide."""
+        return self.op.out_height if self.strips else ceil_div(self.pixels, self.block_rows)
+
+    @property
+    def n_groups(self) -> int:
+        """Groups that tiles of n do not cross."""
+        return 1 if self.vector else self.op.groups
+
+    @property
+    def group_blocks(self) -> int:
+        """Blocks of columns of a group: the most that a tile of n may hold, but one in vector mode."""
+        return ceil_div(self.op.filters // self.n_groups, self.machine.cols)
+
+    @property
+    def max_n(self) -> int:
+        """Most blocks of a tile of n."""
+        return 1 if self.vector else self.group_blocks
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of columns."""
-        return ceil_div(self.op.filters, self.machine.cols)
+        """Blocks of columns of all groups."""
+        return self.n_groups * self.group_blocks
+
+    def a_share(self, n: Array | int) -> Array | int:
+        """Tiles of n, each of ``n`` blocks, that share a tile of A; 0 for all of them."""
+        if self.vector:
+            return n * 0 + 1
+        return 0 * n if self.n_groups == 1 else -(-self.group_blocks // n)
 
     # ---- results
 
@@ -288,9 +386,10 @@ class Problem:
     def out_beats(self) -> int:
         """Beats of an accumulator row; the worst alignment where rows do not start at beats."""
         row, width = self.machine.cols * self.output.size, self.machine.port_bytes
-        if row % width == 0:
+        group = self.op.filters // self.n_groups * self.output.size if self.n_groups > 1 else row
+        if row % width == 0 and group % width == 0:
             return row // width
-        return 1 if width % row == 0 else ceil_div(row + width - 1, width)
+        return 1 if width % row == 0 and group % row == 0 else ceil_div(row + width - 1, width)
 
     # ---- memory
 
@@ -339,6 +438,8 @@ class Problem:
 
     def m_tiles(self, size: int) -> list[MTile]:
         """Tiles of ``size`` blocks, image by image."""
+        if self.strips:
+            return self._strips(size)
         step = size * self.block_rows
         starts = [(image, first) for image in range(self.op.images) for first in range(0, self.pixels, step)]
         tiles = []
@@ -348,12 +449,27 @@ class Problem:
             tiles.append(MTile(rows=rows, blocks=blocks, image=image, first=first))
         return tiles
 
-    def n_tiles(self, size: int) -> list[NTile]:
-        """Tiles of ``size`` blocks."""
-        cols, total = self.machine.cols, self.op.filters
+    def _strips(self, size: int) -> list[MTile]:
+        op, rows = self.op, self.machine.rows
         return [
-            NTile(blocks=min(size, self.n_blocks - first), cols=min(size * cols, total - first * cols), first=first)
-            for first in range(0, self.n_blocks, size)
+            MTile(rows=min(rows, op.out_width - column), blocks=min(size, op.out_height - row), image=image, first=row * op.out_width + column)
+            for image in range(op.images)
+            for column in range(0, op.out_width, rows)
+            for row in range(0, op.out_height, size)
+        ]
+
+    def n_tiles(self, size: int) -> list[NTile]:
+        """Tiles of ``size`` blocks, group by group."""
+        cols, total, blocks = self.machine.cols, self.op.filters // self.n_groups, self.group_blocks
+        return [
+            NTile(
+                blocks=min(size, blocks - first),
+                cols=min(size * cols, total - first * cols),
+                first=group * blocks + first,
+                channel=group * total + first * cols,
+            )
+            for group in range(self.n_groups)
+            for first in range(0, blocks, size)
         ]
 
     def k_tiles(self, size: int) -> list[KTile]:
@@ -380,21 +496,29 @@ class Problem:
         return ceil_div(tile.elements * self.machine.b_bytes, self.machine.port_bytes)
 
     def units(self, tile: KTile) -> int:
-        """Scratchpad reads of a pass (K blocks for the weight-stationary core)."""
+        """Scratchpad reads of a pass (K blocks for the weight-stationary core); in vector mode taps."""
+        if self.vector:
+            return tile.elements
         return ceil_div(tile.elements, self.machine.k_unit)
 
     # ---- scratchpads
 
     def a_stride(self, k: int) -> int:
         """Words between blocks (pairs of rows where one row is read at a time) of tiles of ``k`` chunks."""
+        if self.strips:
+            return self.op.stride * self.op.kernel[1]
         return ceil_div(min(k * self.chunk, self.op.depth) * self.machine.a_bytes, self.machine.a_word)
 
     def b_stride(self, k: int) -> int:
-        """Words between blocks of B."""
+        """Words between blocks of B (in vector mode a tap per unit)."""
+        if self.vector:
+            return ceil_div(self.b_run, self.machine.b_word)
         return ceil_div(min(k * self.chunk, self.op.depth) * self.machine.b_bytes, self.machine.b_word)
 
     def a_slot(self, m: int, k: int) -> int:
         """Words per bank of a tile of A."""
+        if self.strips:
+            return int(self.strip_words(m))
         pairs = self.machine.a_banks > self.block_rows
         return (ceil_div(m, 2) if pairs else m) * self.a_stride(k)
 

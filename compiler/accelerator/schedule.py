@@ -156,15 +156,15 @@ class _Emitter:
             yield from self.flush(number)
 
 
-def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_by_n: bool = False) -> Iterator[Event]:
+def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0) -> Iterator[Event]:
     """Commands of a schedule in program order.
 
     Parameters
     ----------
     tiles : (int, int, int)
         Tiles along m, n and k.
-    a_by_n : bool
-        A belongs to a tile of n (depthwise) instead of being shared by all of them.
+    a_share : int
+        Tiles of n that share a tile of A; 0 for all of them.
 
     Raises
     ------
@@ -175,12 +175,12 @@ def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_by_n: bool = Fa
     emitter = _Emitter(schedule, tiles[2] - 1)
     for number, place in enumerate(itertools.product(*(range(extents[axis]) for axis in schedule.order))):
         at = dict(zip(schedule.order, place, strict=True))
-        a_key = (at["m"], at["n"] if a_by_n else 0, at["k"])
+        a_key = (at["m"], at["n"] // a_share if a_share else 0, at["k"])
         yield from emitter.step(number, at["m"], at["n"], at["k"], a_key)
     yield from (event for _, _, event in emitter.pending)
 
 
 @functools.lru_cache(maxsize=256)
-def structure(schedule: Schedule, tiles: tuple[int, int, int], a_by_n: bool) -> tuple[Event, ...]:
+def structure(schedule: Schedule, tiles: tuple[int, int, int], a_share: int) -> tuple[Event, ...]:
     """`events`, kept for schedules that share a structure."""
-    return tuple(events(schedule, tiles, a_by_n=a_by_n))
+    return tuple(events(schedule, tiles, a_share=a_share))
