@@ -1,0 +1,66 @@
+"""The compiled scorer of schedules: built once by the compiler that builds the models, then loaded from the cache."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from ..intrinsics import ParameterError, ToolFailedError
+from ..intrinsics.accelerator.costs import COLUMNS, LEDGER
+from ..intrinsics.numerics import Array
+from .cache import Cache, cache_root, digest
+from .toolchain import require_compiler
+
+_SOURCE = Path(__file__).parent / "harness" / "scorer.cpp"
+_FLAGS = ("-O3",)
+
+
+def score(table: Array, *, ledger: bool = False) -> tuple[Array, Array | None]:
+    """Exact cycles of every row of a cost table.
+
+    Parameters
+    ----------
+    table : (rows, len(COLUMNS)) int64
+    ledger : bool
+        Also account for what the array did in every cycle.
+
+    Returns
+    -------
+    cycles : (rows,) int64
+        -1 where the schedule would evict an unfinished output tile.
+    ledger : (rows, len(LEDGER)) int64 or None
+    """
+    if table.ndim != 2 or table.shape[1] != len(COLUMNS):
+        raise ParameterError(f"a cost table must have {len(COLUMNS)} columns, not shape {table.shape}")
+    table = np.ascontiguousarray(table, np.int64)
+    cycles = np.empty(len(table), np.int64)
+    ledgers = np.empty((len(table), len(LEDGER)), np.int64) if ledger else None
+    pointer = None if ledgers is None else ctypes.c_void_p(ledgers.ctypes.data)
+    _library().celosia_score(ctypes.c_void_p(table.ctypes.data), ctypes.c_uint64(len(table)), ctypes.c_void_p(cycles.ctypes.data), pointer)
+    return cycles, ledgers
+
+
+@functools.lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    compiler, cache = require_compiler(), Cache(cache_root())
+    columns = ", ".join(f"{name}_" for name in COLUMNS)
+    source = f"enum Column {{ {columns}, kColumns }};\n" + _SOURCE.read_text(encoding="utf-8")
+    flags = [*compiler.dialect_flags, *_FLAGS, *compiler.link_flags]
+    key = digest(["scorer", source, compiler.identity, *flags])
+
+    def make(folder: Path) -> None:
+        (folder / "scorer.cpp").write_text(source, encoding="utf-8")
+        command = [*compiler.command, *flags, "scorer.cpp", "-o", "scorer.so"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+            raise ToolFailedError(f"the C++ compiler failed on the scorer of schedules; its last lines: {tail}")
+
+    library = ctypes.CDLL(os.fspath(cache.ensure("scorers", key, make) / "scorer.so"))
+    library.celosia_score.restype = None
+    return library
