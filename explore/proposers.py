@@ -123,9 +123,9 @@ class Refiner:
         self._proposed: set[str] = set()
         self._front: list[str] | None = None
 
-    def tell(self, vector: Vector, outcome: Outcome) -> None:
-        """Learn from a result of whatever origin."""
-        self._is_new(vector)
+    def tell(self, vector: Vector, key: str, outcome: Outcome) -> None:
+        """Learn from a result of whatever origin; ``key`` is the candidate's hash."""
+        self._proposed.add(key)
         if outcome.losses is None or not outcome.operators:
             return
         hardware = vector[: self._problem.hardware_width]

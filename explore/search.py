@@ -164,7 +164,7 @@ class Search:
         outcome = Outcome.of(record, self.problem.study.objectives)
         if token is not None:
             self._nevergrad.tell(token, outcome)
-        self._refiner.tell(vector, outcome)
+        self._refiner.tell(vector, record.hash, outcome)
 
     def _check_replay(self, number: int, record: Record) -> None:
         known = self._by_ask.get(number)
