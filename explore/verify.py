@@ -130,6 +130,7 @@ class Verification:
         except (StoppedError, ToolNotFoundError):
             raise
         except Exception as failure:  # a member that fails is reported as such; the others go on
+            self._pause_point()  # Ctrl-C in a terminal also kills the compilers that we started
             error = error_record("rtl", failure)
         return Record(
             hash=candidate.hash,
