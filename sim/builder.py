@@ -258,7 +258,8 @@ def _design_parts(design: Design) -> list[str]:
 def _recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     """What turns one design into different libraries."""
     here = Path(__file__)
-    own = [source_digest(here.parent / "harness"), here.read_text(encoding="utf-8")]
+    sources = (*HARNESS_FILES, here, here.parent / "harness" / "generate.py")  # other kinds of blocks have files there too
+    own = [path.read_text(encoding="utf-8") for path in sources]
     return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *_tool_parts(verilator, compiler)]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from celosia.hw.design_point import DesignPoint
 from celosia.intrinsics import CelosiaError, HashMismatchError, ToolFailedError, ToolNotFoundError
 from celosia.sim import Library, build, simulate_gemm, toolchain, toolchain_report
 from celosia.sim.cache import Cache, digest
@@ -195,15 +194,13 @@ def test_different_rtl_of_one_design_gets_different_libraries() -> None:
 
 
 def test_a_cached_design_needs_neither_hdl_nor_locks() -> None:
-    point = DesignPoint.create("systolic", rows=3, cols=2, depth=5)
-    build(point)
     script = (
         "import sys, time; from celosia.hw.design_point import DesignPoint; import celosia.sim.builder as builder;"
         "point = DesignPoint.create('systolic', rows=3, cols=2, depth=5); start = time.process_time(); builder.build(point);"
         "print(time.process_time() - start, *{'amaranth', 'pyosys', 'filelock', 'tvm'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    seconds, *imported = done.stdout.split()
+    outputs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    seconds, *imported = outputs[1].split()
     assert imported == []
     assert float(seconds) < 0.15, "three times the goal, for a loaded machine"
 
