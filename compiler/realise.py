@@ -14,7 +14,7 @@ from .einsum import Access, Index
 from .einsum_parse import Parsed, walk
 from .mapping import Mapped
 from .mapping_layout import IN_PLACE, Layout
-from .realise_tir import Loop, Nest, condition, element, index_expr
+from .realise_tir import Loop, Nest, condition, element, index_expr, plain
 
 CONTRACT = "contract"
 _UNIT = Loop("unit", 1, True)
@@ -269,8 +269,16 @@ def matchable(instruction: Instruction) -> Instruction:
     return replace(instruction, contraction=Contraction(old.einsum, old.extents, old.a, old.b, old.acc, Overflow.WRAP))
 
 
-def tensorize(realised: Realised, intrinsic: str) -> Any:
+def tensorize(realised: Realised, intrinsic: str, *, fuse: bool = False) -> Any:
     """Schedule with the contraction tensorized to a registered intrinsic, in the order the map's loops have.
+
+    Parameters
+    ----------
+    realised : Realised
+    intrinsic : str
+        Name in TVM's table.
+    fuse : bool
+        Move packing and unpacking into the outermost loop around the tiles.
 
     Raises
     ------
@@ -284,7 +292,8 @@ def tensorize(realised: Realised, intrinsic: str) -> Any:
     block = schedule.get_sblock(CONTRACT)
     tiles = realised.mapped.tiles
     try:
-        inner = _tile(schedule, block, {tile.variable.replace("@", "tile_"): tile for tile in tiles.values()})
+        moving = realised.packs if fuse else ()
+        inner = _tile(schedule, block, {plain(tile.variable): tile for tile in tiles.values()}, moving)
         schedule.tensorize(inner, intrinsic)
     except ScheduleError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -294,8 +303,8 @@ def tensorize(realised: Realised, intrinsic: str) -> Any:
     return schedule
 
 
-def _tile(schedule: Any, block: Any, tiles: dict[str, Any]) -> Any:
-    """Split and reorder so that one tile is innermost; returns its first loop."""
+def _tile(schedule: Any, block: Any, tiles: dict[str, Any], moving: tuple[str, ...]) -> Any:
+    """Split and reorder so that one tile is innermost; returns its first loop. The blocks ``moving`` go into the outermost one."""
     spatial: list[Any] = []
     reduction: list[Any] = []
     inner: dict[str, Any] = {}
@@ -308,6 +317,11 @@ def _tile(schedule: Any, block: Any, tiles: dict[str, Any]) -> Any:
         (reduction if _is_reduction(schedule, block, name) else spatial).append(outer)
     ordered = [inner[tile.axis] for tile in tiles.values()]
     schedule.reorder(*spatial, *reduction, *ordered)
+    for name in moving if spatial else ():
+        if name.startswith("pack_"):
+            schedule.compute_at(schedule.get_sblock(name), spatial[0])
+        elif name == "unpack":
+            schedule.reverse_compute_at(schedule.get_sblock(name), spatial[0])
     schedule.decompose_reduction(block, reduction[0] if reduction else ordered[0])
     return ordered[0]
 
