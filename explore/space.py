@@ -7,7 +7,6 @@ any ask/tell engine can propose; ordered domains are ordered axes.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -207,11 +206,6 @@ class Space:
     def describe(self) -> list[dict[str, Any]]:
         """Plain data about every variable, for records."""
         return [{"name": v.name, "domain": v.domain_text, "size": v.size, "when": dict(v.when)} for v in self.variables]
-
-    @property
-    def log10_size(self) -> float:
-        """Decimal logarithm of `size`."""
-        return math.log10(self.size)
 
 
 def _options(allowed: Any) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ import pytest
 
 from celosia.explore.journal import Journal, JournalLockedError, read_journal
 from celosia.explore.results import StudyResult
+from celosia.explore.rtl import RtlEvaluator
 from celosia.explore.run import explore
 from celosia.explore.study import Study
 from celosia.intrinsics import CelosiaError, HashMismatchError, ParameterError, ToolFailedError, ToolNotFoundError
@@ -250,6 +251,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from tests.explore.fakes import FakeVerifier, fake_area, small_study
+from celosia.explore.rtl import RtlEvaluator
 from celosia.explore.run import explore
 study = small_study()
 def slow(candidate, name, run):
@@ -301,3 +303,5 @@ def test_a_real_study_on_rtl(tmp_path: Path) -> None:
     assert run["source"] == "rtl"
     assert run["matches_reference"] is True
     assert run["cycles"] == run["model_cycles"] == sum(run["ledger"].values())
+    whole = RtlEvaluator(study.workload.resolve(), seed=1).evaluate(member.candidate)
+    assert whole == {"cycles": run["cycles"], "operators": {"gemm:5x7x9": run["cycles"]}, "sources": {"cycles": "rtl"}}
