@@ -1,19 +1,49 @@
-"""Which operators an instruction can compute, how well used it would be, and why not the rest."""
+"""Operators x instructions: mapped how, how well used, at what data movement, or why not."""
 
 from __future__ import annotations
 
+import csv
+import io
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..intrinsics import Instruction, Machine, ScheduleError
+import numpy as np
+
+from ..intrinsics import CelosiaError, Instruction, Machine, ParameterError
+from .enumerate import best_map, useful_macs
+from .mapping import Mapped
 from .operators import Operator
-from .reasons import Reason, Rejected
-from .routes import KINDS, Route, examine, instruction_of
-from .schedule import schedule_space
+from .reasons import Rejected
+from .tasks import Task, task
 
 Progress = Callable[[str, float, float, str], None]
 """Called with (what is done, pairs done, pairs in all, the pair at hand)."""
+
+DEFAULT_FLOOR = 0.1
+"""Utilisation below which a map counts as not worth it in the totals."""
+
+COLUMNS = (
+    "operator",
+    "instruction",
+    "status",
+    "map",
+    "movement",
+    "utilization",
+    "calls",
+    "cycles",
+    "activation_bytes",
+    "weight_bytes",
+    "result_bytes",
+    "macs",
+    "weight",
+    "padding",
+    "reason",
+    "detail",
+    "change",
+    "verified",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,176 +53,280 @@ class Pair:
     Parameters
     ----------
     operator, instruction : str
-        Names.
-    status : "mapped" or "rejected"
-        Mapped means that TVM really tensorized it.
-    route : str or None
-        The best way: highest utilization, then fewest bytes packed.
-    utilization : float
-        Useful over issued multiply-accumulates, 0..1; 0 if rejected.
-    calls : int
-        Executions of the instruction.
-    bytes_packed : int
-        Bytes that pack and unpack blocks write.
-    reason : str or None
-        Of `Reason`, if rejected.
-    detail : str
-        One sentence, if rejected.
+    answer : Mapped or Rejected
     macs : int
-        Of one run of the operator.
+        Useful multiply-accumulates of one run; 0 where the operator is no sum of products.
     weight : int
         Count of the operator in its network.
-    attempts : mapping
-        Kind of route to "mapped", "possible" (not tried, another was better) or the reason.
-    tvm_proposal : bool
-        Whether TVM's own mapping proposer answers; for comparison only.
+    seconds : float
+        Time the answer took.
+    verified : bool or None
+        Whether the compiled map equals the reference; None if it was not run.
+    proof : str
+        What the map was compared with, or how it failed.
+    tvm : mapping or None
+        TVM's own verdict (see `tvm_verdict`) and ``routes``, where asked for.
     """
 
     operator: str
     instruction: str
-    status: str
-    route: str | None = None
-    utilization: float = 0.0
-    calls: int = 0
-    bytes_packed: int = 0
-    reason: str | None = None
-    detail: str = ""
-    macs: int = 0
+    answer: Mapped | Rejected
+    macs: int
     weight: int = 1
-    attempts: Mapping[str, str] = field(default_factory=dict)
-    tvm_proposal: bool = False
+    seconds: float = 0.0
+    verified: bool | None = None
+    proof: str = ""
+    tvm: Mapping[str, Any] | None = None
+
+    @property
+    def status(self) -> str:
+        """``mapped`` or ``rejected``."""
+        return "mapped" if isinstance(self.answer, Mapped) else "rejected"
+
+    @property
+    def utilization(self) -> float:
+        """Useful over issued multiply-accumulates; 0 if rejected."""
+        return self.answer.utilization if isinstance(self.answer, Mapped) else 0.0
+
+    @property
+    def reason(self) -> str | None:
+        """Of `Reason`, if rejected."""
+        return self.answer.reason.value if isinstance(self.answer, Rejected) else None
+
+    @property
+    def detail(self) -> str:
+        """One sentence, if rejected."""
+        return self.answer.detail if isinstance(self.answer, Rejected) else ""
+
+    @property
+    def words(self) -> str:
+        """The axis assignment, if mapped."""
+        return self.answer.words if isinstance(self.answer, Mapped) else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "attempts": dict(self.attempts)}
+        common = {
+            "operator": self.operator,
+            "instruction": self.instruction,
+            "status": self.status,
+            "weight": self.weight,
+            "macs": self.macs,
+        }
+        if isinstance(self.answer, Mapped):
+            common |= {**self.answer.to_dict(), "macs": self.macs, "reason": None, "detail": "", "change": ""}
+        else:
+            common |= {"utilization": 0.0, "reason": self.reason, "detail": self.detail, "change": self.answer.change}
+        return {
+            **common,
+            "verified": self.verified,
+            "proof": self.proof,
+            "seconds": self.seconds,
+            "tvm": dict(self.tvm) if self.tvm is not None else None,
+        }
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Answers for operators x instructions, operators in the outer loop."""
+    """Answers for operators x instructions, operators in the outer loop.
+
+    Parameters
+    ----------
+    pairs : tuple of Pair
+    floor : float
+        Utilisation that a pair must reach to count in the totals.
+    """
 
     pairs: tuple[Pair, ...]
+    floor: float = DEFAULT_FLOOR
+
+    @property
+    def operators(self) -> list[str]:
+        """Names of the operators, in order."""
+        return list(dict.fromkeys(pair.operator for pair in self.pairs))
+
+    @property
+    def instructions(self) -> list[str]:
+        """Names of the instructions, in order."""
+        return list(dict.fromkeys(pair.instruction for pair in self.pairs))
 
     @property
     def summary(self) -> list[dict[str, Any]]:
-        """Per instruction, in order of appearance.
+        """Per instruction.
 
         Returns
         -------
-        List of ``{"instruction", "operators", "mapped", "mac_share", "utilization", "reasons"}``: how many operators there are
-        and are mapped, the share of the workload's multiply-accumulates that is mapped (0..1, counts as weights), useful over
-        issued multiply-accumulates of what is mapped (0 if nothing is), and how often each reason occurs.
+        List of ``{"instruction", "operators", "mapped", "above_floor", "mac_share", "utilization", "verified", "failed", "reasons"}``:
+        ``mac_share`` is the share of the workload's multiply-accumulates in pairs at or above the floor, and ``utilization`` is
+        useful over issued multiply-accumulates of those pairs (both 0..1, operators counted with their weights).
         """
-        names = dict.fromkeys(pair.instruction for pair in self.pairs)
-        return [_summary(name, [pair for pair in self.pairs if pair.instruction == name]) for name in names]
+        return [_summary(name, [pair for pair in self.pairs if pair.instruction == name], self.floor) for name in self.instructions]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"pairs": [pair.to_dict() for pair in self.pairs], "summary": self.summary}
+        return {"floor": self.floor, "pairs": [pair.to_dict() for pair in self.pairs], "summary": self.summary}
+
+    def to_csv(self) -> str:
+        """One line per pair, with a header (`COLUMNS`)."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for pair in self.pairs:
+            writer.writerow({key: "" if value is None else value for key, value in pair.to_dict().items()})
+        return text.getvalue()
+
+    def rows(self) -> list[list[str]]:
+        """A table for people: operators down, instructions across; utilisation with what moves, or the reason."""
+        by_pair = {(pair.operator, pair.instruction): pair for pair in self.pairs}
+        header = ["operator", *self.instructions]
+        return [header, *([name, *(_cell(by_pair.get((name, other))) for other in self.instructions)] for name in self.operators)]
+
+    @property
+    def failed(self) -> list[Pair]:
+        """Pairs whose verification failed."""
+        return [pair for pair in self.pairs if pair.verified is False]
 
 
-def _summary(instruction: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+def _cell(pair: Pair | None) -> str:
+    if pair is None:
+        return ""
+    if isinstance(pair.answer, Rejected):
+        return pair.answer.reason.value
+    mark = {None: "", True: " ok", False: " WRONG"}[pair.verified]
+    return f"{pair.utilization:.3g} {pair.answer.status}{mark}"
+
+
+def _summary(instruction: str, pairs: Sequence[Pair], floor: float) -> dict[str, Any]:
     mapped = [pair for pair in pairs if pair.status == "mapped"]
-    total, useful = (sum(pair.macs * pair.weight for pair in group) for group in (pairs, mapped))
-    issued = sum(pair.macs * pair.weight / pair.utilization for pair in mapped)
+    above = [pair for pair in mapped if pair.utilization >= floor]
+    total, useful = (sum(pair.macs * pair.weight for pair in group) for group in (pairs, above))
+    issued = sum(pair.macs * pair.weight / pair.utilization for pair in above)
     reasons = [pair.reason for pair in pairs if pair.reason]
     return {
         "instruction": instruction,
         "operators": len(pairs),
         "mapped": len(mapped),
+        "above_floor": len(above),
         "mac_share": useful / total if total else 0.0,
         "utilization": useful / issued if issued else 0.0,
+        "verified": sum(pair.verified is True for pair in pairs),
+        "failed": sum(pair.verified is False for pair in pairs),
         "reasons": {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)},
     }
 
 
-def coverage(operators: Iterable[Operator], instructions: Iterable[Instruction | Machine], *, progress: Progress | None = None) -> Coverage:
-    """Try every operator on every instruction through TVM.
+def coverage(
+    operators: Iterable[Operator | Task | str],
+    instructions: Iterable[Instruction | Machine],
+    *,
+    floor: float = DEFAULT_FLOOR,
+    bandwidth: float | None = None,
+    verify: int | str = 0,
+    seed: int = 0,
+    compare_tvm: bool = False,
+    progress: Progress | None = None,
+) -> Coverage:
+    """Answer every pair of operator and instruction.
 
     Parameters
     ----------
-    operators : operators of a workload
+    operators : operators, tasks, or operator strings
     instructions : instructions, or machines
+    floor : float, 0..1
+        Utilisation that a pair must reach to count in the totals.
+    bandwidth : float > 0 or None
+        Bytes per cycle of packing; None for that of each instruction's own operands.
+    verify : int >= 0 or "all"
+        How many mapped pairs, drawn at random, are compiled, run and compared.
+    seed : int
+        Of that draw and of the operands.
+    compare_tvm : bool
+        Ask TVM's own routes too.
     progress : callable or None
+
+    Raises
+    ------
+    ParameterError
+        If an option is outside its domain, or two operators or instructions have one name.
     """
-    targets = list(instructions)
-    work = [(operator, target) for operator in operators for target in targets]
-    pairs = []
-    for done, (operator, target) in enumerate(work):
-        if progress is not None:
-            progress("coverage", done, len(work), f"{operator.name} on {instruction_of(target).name}")
-        pairs.append(pair(operator, target))
-    if progress is not None:
-        progress("coverage", len(work), len(work), "")
-    return Coverage(tuple(pairs))
+    if not 0 <= floor <= 1:
+        raise ParameterError(f"utilisation floor must be from 0 to 1, not {floor!r}; nearest legal value: {min(max(floor, 0), 1)}")
+    if verify != "all" and (not isinstance(verify, int) or isinstance(verify, bool) or verify < 0):
+        raise ParameterError(f"verify must be a number of pairs, at least 0, or 'all', not {verify!r}")
+    targets = [target.instruction if isinstance(target, Machine) else target for target in instructions]
+    work = [task(operator) for operator in operators]
+    _unique("operator", [item.name for item in work])
+    _unique("instruction", [target.name for target in targets])
+    report = _Progress(progress, len(work) * len(targets))
+    keys = [(item, target) for item in work for target in targets]
+    pairs = [_answer(item, target, bandwidth, report) for item, target in keys]
+    for position in _drawn(pairs, verify, seed):
+        report.step(f"verify {pairs[position].operator} on {pairs[position].instruction}", 0)
+        matches, proof = _verified(keys[position][0], pairs[position].answer, seed)
+        pairs[position] = replace(pairs[position], verified=matches, proof=proof)
+    report.step("", 0)
+    if compare_tvm:
+        pairs = [replace(pair, tvm=_compared(item, target)) for pair, (item, target) in zip(pairs, keys, strict=True)]
+    return Coverage(tuple(pairs), floor)
 
 
-def pair(operator: Operator, target: Instruction | Machine) -> Pair:
-    """The answer for one operator and one instruction."""
-    examined = examine(operator, target)
-    attempts = {kind: "possible" if isinstance(answer, Route) else answer.reason.value for kind, answer in examined.items()}
-    found = [answer for answer in examined.values() if isinstance(answer, Route)]
-    refused: Rejected | None = None
-    for route in sorted(found, key=lambda route: (-route.utilization, route.bytes_packed, KINDS.index(route.kind))):
-        refused = _refused(operator, target, route)
-        if refused is None:
-            attempts[route.kind] = "mapped"
-            return _pair(operator, target, attempts, route=route)
-        attempts[route.kind] = refused.reason.value
-    answers = [answer for answer in examined.values() if isinstance(answer, Rejected)]
-    return _pair(operator, target, attempts, rejected=refused or answers[-1])
+def _compared(item: Task, target: Instruction) -> dict[str, Any]:
+    """TVM's own verdict, and for an operator record what each of our routes through TVM's primitives reaches."""
+    from .route_coverage import route_pair
+    from .tvm_verdict import tvm_verdict
+
+    routes = None if item.operator is None else dict(route_pair(item.operator, target).attempts)
+    return {**tvm_verdict(item.build(), target), "routes": routes}
 
 
-def _pair(
-    operator: Operator,
-    target: Instruction | Machine,
-    attempts: Mapping[str, str],
-    *,
-    route: Route | None = None,
-    rejected: Rejected | None = None,
-) -> Pair:
-    return Pair(
-        operator=operator.name,
-        instruction=instruction_of(target).name,
-        status="mapped" if route else "rejected",
-        route=route.kind if route else None,
-        utilization=route.utilization if route else 0.0,
-        calls=route.calls if route else 0,
-        bytes_packed=route.bytes_packed if route else 0,
-        reason=rejected.reason.value if rejected else None,
-        detail=rejected.detail if rejected else "",
-        macs=operator.macs,
-        weight=operator.weight,
-        attempts=dict(attempts),
-        tvm_proposal=_proposed(operator, target),
-    )
+def _unique(what: str, names: Sequence[str]) -> None:
+    twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    if twice is not None:
+        raise ParameterError(f"{what} {twice!r} is given twice")
 
 
-def _refused(operator: Operator, target: Instruction | Machine, route: Route) -> Rejected | None:
-    """Tensorize for real; None if TVM did it."""
-    from .tensorize import apply
+class _Progress:
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.done, self.total = progress, 0, total
 
+    def step(self, text: str, count: int = 1) -> None:
+        if self.progress is not None:
+            self.progress("coverage", self.done, self.total, text)
+        self.done += count
+
+
+def _answer(item: Task, instruction: Instruction, bandwidth: float | None, report: _Progress) -> Pair:
+    report.step(f"{item.name} on {instruction.name}")
+    parsed = item.parsed
+    start = time.perf_counter()
+    answer = parsed if isinstance(parsed, Rejected) else best_map(parsed.einsum, instruction, bandwidth=bandwidth)
+    seconds = time.perf_counter() - start
+    macs = answer.macs if isinstance(answer, Mapped) else 0 if isinstance(parsed, Rejected) else useful_macs(parsed.einsum)
+    return Pair(operator=item.name, instruction=instruction.name, answer=answer, macs=macs, weight=item.weight, seconds=seconds)
+
+
+def _drawn(pairs: Sequence[Pair], verify: int | str, seed: int) -> list[int]:
+    mapped = [position for position, pair in enumerate(pairs) if pair.status == "mapped"]
+    if verify == "all":
+        return mapped
+    count = min(int(verify), len(mapped))
+    return sorted(int(position) for position in np.random.default_rng(seed).choice(mapped, count, replace=False)) if count else []
+
+
+def _verified(item: Task, answer: Mapped | Rejected, seed: int) -> tuple[bool, str]:
+    from .verify import verify
+
+    parsed = item.parsed
+    if isinstance(answer, Rejected) or isinstance(parsed, Rejected):
+        return False, "there is no map"
+    operands = None
+    reference = item.reference
+    if item.operator is not None:
+        operands = item.operator.random_inputs(np.random.default_rng(seed))
+        reference = item.operator.reference
     try:
-        apply(operator, target, schedule_space(operator, target).schedule({"route": route.kind}))
-    except ScheduleError as error:
-        return Rejected(Reason.REFUSED, str(error))
-    return None
-
-
-def _proposed(operator: Operator, target: Instruction | Machine) -> bool:
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule.analysis import get_auto_tensorize_mapping_info
-
-    from ..intrinsics import Overflow
-    from ..intrinsics.tensor_intrin import description
-    from .sketch import main_block
-
-    contraction = instruction_of(target).contraction
-    if contraction.overflow not in (Overflow.FORBID, Overflow.WRAP):
-        return False
-    sch = Schedule(operator.prim_func(), debug_mask="none", error_render_level="none")
-    try:
-        return get_auto_tensorize_mapping_info(sch, sch.get_sblock(main_block(sch)), description(contraction)) is not None
-    except (ValueError, RuntimeError):
-        # The proposer throws on some descriptions where it should decline.
-        return False
+        found = verify(answer, parsed, reference=reference, operands=operands, seed=seed)
+    except CelosiaError as error:
+        return False, str(error)
+    if found.matches:
+        return True, f"all {found.elements} elements equal the {found.reference} reference"
+    return False, f"{found.differing} of {found.elements} elements differ from the {found.reference} reference"

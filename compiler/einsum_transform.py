@@ -245,7 +245,7 @@ def _on_view(guard: Guard, access: Access, view: tuple[Index, ...]) -> Guard:
         difference = guard.index - index
         if index.terms and not difference.terms:
             return Guard(seen + difference.const, guard.low, guard.high)
-    raise AssertionError("every guard was checked against the dimensions")
+    raise AssertionError("a guard that no dimension tells keeps rows from being joined")
 
 
 # ---- element types

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..intrinsics import ParameterError
-from .mapper_coverage import MapperCoverage
+from .coverage import Coverage
 
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def write_heatmap(coverage: MapperCoverage, path: str | Path) -> Path:
+def write_heatmap(coverage: Coverage, path: str | Path) -> Path:
     """Draw a coverage table (imports Matplotlib).
 
     Parameters
     ----------
-    coverage : MapperCoverage
+    coverage : Coverage
     path : str or Path
         File to write; its ending chooses PNG, SVG or PDF.
 

@@ -1,73 +1,183 @@
-"""Operators x instructions, tried through TVM."""
+"""Operators x instructions: answers, totals, verification, the formats they leave in, and TVM's verdict beside them."""
 
+from __future__ import annotations
+
+import csv
+import io
 import json
 
 import pytest
 
-from celosia.compiler import coverage, parse
-from celosia.compiler.coverage import pair
-from celosia.intrinsics import Contraction, Instruction, ScheduleError
+from celosia.compiler import coverage
+from celosia.compiler.coverage import COLUMNS
+from celosia.compiler.heatmap import write_heatmap
+from celosia.compiler.tasks import prim_func_task, task, tasks
+from celosia.intrinsics import FormatError, ParameterError
+
+from .fixtures.small_operators import INSTRUCTIONS, small_tasks
+
+TASKS = small_tasks()
+BY_NAME = {entry.name: entry for entry in INSTRUCTIONS}
+SOME = [TASKS[name] for name in ("GMM", "GMM_odd", "dense_s16", "SFM")]
+TWO = (BY_NAME["mma4x4x16"], BY_NAME["tile16"])
 
 
-def instruction(name, einsum, *types, **extents):
-    return Instruction(name=name, contraction=Contraction(einsum, extents, *types))
+@pytest.fixture(scope="module")
+def report():
+    return coverage(SOME, TWO, floor=0.5, verify=2, seed=1)
 
 
-MMA = instruction("mma", "mk,kn->mn", m=4, n=4, k=8)
-DOT = instruction("dot", "k,k->", k=4)
-CHANNEL = instruction("channel", "c,c->c", c=4)
-NARROW = instruction("narrow", "k,k->", "int4", "int4", "int32", k=4)
+def test_answers_in_order(report):
+    assert [(pair.operator, pair.instruction) for pair in report.pairs] == [(item.name, entry.name) for item in SOME for entry in TWO]
+    assert [pair.status for pair in report.pairs] == ["mapped"] * 4 + ["rejected"] * 4
+    assert [pair.reason for pair in report.pairs[4:]] == ["data-too-wide"] * 2 + ["reducer-not-sum"] * 2
 
 
-def test_answers_and_summary():
+def test_totals_count_only_pairs_at_the_floor(report):
+    square, odd, wide = 2 * 16 * 16 * 16, 2 * 10 * 18 * 22, 16 * 16 * 32
+    mma, tile = report.summary
+    assert mma["mac_share"] == pytest.approx((square + odd) / (square + odd + wide))
+    assert (mma["mapped"], mma["above_floor"], tile["mapped"], tile["above_floor"]) == (2, 2, 2, 1)
+    assert tile["mac_share"] == pytest.approx(square / (square + odd + wide))
+    assert tile["utilization"] == 1
+    assert tile["reasons"] == {"data-too-wide": 1, "reducer-not-sum": 1}
+
+
+def test_weights_count(report):
+    twice = coverage([task("gemm:16x16x16").operator.weighted(3), "gemm:1x16x16"], [BY_NAME["mma4x4x16"]])
+    (entry,) = twice.summary
+    assert entry["utilization"] == pytest.approx((3 * 4096 + 256) / (3 * 4096 + 4 * 256))
+
+
+def test_a_sample_is_verified(report):
+    assert sorted(str(pair.verified) for pair in report.pairs) == ["None"] * 6 + ["True"] * 2
+    assert report.failed == []
+    assert sum(entry["verified"] for entry in report.summary) == 2
+
+
+def test_a_wrong_map_is_told(monkeypatch):
+    from celosia.compiler import verify
+
+    real = verify.verify
+
+    def broken(*arguments, **options):
+        return real(*arguments, **options, fault="signedness")
+
+    monkeypatch.setattr(verify, "verify", broken)
+    wrong = coverage([TASKS["GMM"]], TWO[:1], verify="all")
+    assert [pair.verified for pair in wrong.failed] == [False]
+    assert "of 512 elements differ" in wrong.failed[0].proof
+    assert wrong.rows()[1] == ["GMM", "1 in place WRONG"]
+
+
+def test_formats(report, tmp_path):
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["floor"] == 0.5
+    assert data["pairs"][0]["map"].startswith("i→m") or "→m" in data["pairs"][0]["map"]
+    rows = list(csv.DictReader(io.StringIO(report.to_csv())))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["operator"] for row in rows] == [pair.operator for pair in report.pairs]
+    assert report.rows()[0] == ["operator", "mma4x4x16", "tile16"]
+    assert report.rows()[3][1] == "data-too-wide"
+    for ending in (".png", ".svg"):
+        path = write_heatmap(report, tmp_path / f"map{ending}")
+        assert path.stat().st_size > 2000
+
+
+def test_a_heat_map_goes_where_a_picture_can_go(report, tmp_path):
+    with pytest.raises(ParameterError, match=r"heat map must end in \.png, \.svg, \.pdf, not 'map\.txt'; nearest legal value: map\.png"):
+        write_heatmap(report, tmp_path / "map.txt")
+    with pytest.raises(ParameterError, match="is no folder"):
+        write_heatmap(report, tmp_path / "missing" / "map.png")
+
+
+def test_progress_ends_at_its_total():
     seen = []
-    operators = [parse("gemm:8x8x16"), parse("conv2d:1x6x6x3,5x3x3").weighted(2), parse("dep:1x4x4x4x3x1x1x1"), parse("nrm:1x4x4")]
-    report = coverage(operators, [MMA, DOT, CHANNEL, NARROW], progress=lambda *arguments: seen.append(arguments))
-    answers = {(entry.operator.split(":")[0], entry.instruction): (entry.status, entry.route, entry.reason) for entry in report.pairs}
-    assert answers["gemm", "mma"] == ("mapped", "direct", None)
-    assert answers["conv2d", "mma"] == ("mapped", "layout", None)
-    assert answers["dep", "mma"] == ("rejected", None, "axis-missing")
-    assert answers["dep", "dot"] == ("mapped", "layout", None)
-    assert answers["dep", "channel"] == ("mapped", "direct", None)
-    assert answers["nrm", "dot"] == ("rejected", None, "shared-operand")
-    assert answers["gemm", "narrow"] == ("rejected", None, "operand-dtype")
-    assert len(seen) == 17
-    assert seen[-1] == ("coverage", 16, 16, "")
-    by_name = {entry["instruction"]: entry for entry in report.summary}
-    macs = [operator.macs * operator.weight for operator in operators]
-    assert by_name["mma"]["mac_share"] == pytest.approx((macs[0] + macs[1]) / sum(macs))
-    assert by_name["mma"]["utilization"] == pytest.approx((macs[0] + macs[1]) / (macs[0] + 2 * 16 * 8 * 32))
-    assert by_name["narrow"] == {
-        "instruction": "narrow",
-        "operators": 4,
-        "mapped": 0,
-        "mac_share": 0.0,
-        "utilization": 0.0,
-        "reasons": {"operand-dtype": 4},
-    }
-    assert json.loads(json.dumps(report.to_dict()))["pairs"][0]["calls"] == 8
+    coverage([TASKS["GMM"]], TWO, progress=lambda *step: seen.append(step))
+    assert [step[1:3] for step in seen] == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_a_route_that_tvm_refuses_is_not_mapped(monkeypatch):
-    from celosia.compiler import tensorize
-
-    real = tensorize.apply
-
-    def refuse_direct(operator, target, schedule):
-        if schedule.route.kind == "direct":
-            raise ScheduleError("refused for the test")
-        return real(operator, target, schedule)
-
-    monkeypatch.setattr(tensorize, "apply", refuse_direct)
-    answer = pair(parse("gemm:8x8x16"), MMA)
-    assert (answer.status, answer.route) == ("mapped", "layout")
-    assert answer.attempts == {"direct": "refused", "padded": "divisibility", "layout": "mapped"}
-    monkeypatch.setattr(tensorize, "apply", lambda *_: (_ for _ in ()).throw(ScheduleError("refused for the test")))
-    answer = pair(parse("gemm:8x8x16"), MMA)
-    assert (answer.status, answer.reason, answer.detail) == ("rejected", "refused", "refused for the test")
+def test_tvm_is_asked_on_request_and_keeps_quiet(capfd):
+    found = coverage(["gemm:16x16x16", "dep:1x4x4x8x3x1x1"], [BY_NAME["mma4x4x16"]], compare_tvm=True)
+    gemm, depthwise = (pair.tvm for pair in found.pairs)
+    assert gemm["loop_map"] is gemm["proposal"] is True
+    assert gemm["tensorized"] == "direct"
+    assert gemm["routes"]["direct"] == "mapped"
+    assert depthwise["tensorized"] is None
+    assert found.pairs[1].status == "mapped"
+    assert capfd.readouterr().err == ""
 
 
-def test_the_proposer_of_tvm_is_only_reported():
-    assert pair(parse("gemm:8x8x16"), MMA).tvm_proposal
-    answer = pair(parse("conv2d:1x6x6x16,8x3x3,g2"), MMA)
-    assert (answer.status, answer.tvm_proposal) == ("mapped", False)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"floor": 1.5}, "utilisation floor must be from 0 to 1, not 1.5; nearest legal value: 1"),
+        ({"verify": -1}, "verify must be a number of pairs, at least 0, or 'all', not -1"),
+        ({"verify": "some"}, "verify must be a number of pairs"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ParameterError, match=words):
+        coverage(["gemm:4x4x4"], TWO, **options)
+
+
+def test_names_are_unique():
+    with pytest.raises(ParameterError, match="operator 'gemm:4x4x4' is given twice"):
+        coverage(["gemm:4x4x4", "gemm:4x4x4"], TWO)
+
+
+# ---- workloads
+
+
+def test_configs_hold_every_kind():
+    found = tasks("configs")
+    kinds = [item.name.split(":")[0] for item in found]
+    assert len(found) == 52
+    assert kinds.count("sfm") == kinds.count("cbr") == 4
+    fused = next(item for item in found if item.name.startswith("cbr"))
+    assert fused.parsed.einsum.extents["co" if "co" in fused.parsed.einsum.extents else "ff"] == 64
+
+
+SCRIPT = """
+from tvm import te
+x, y = te.placeholder((4, 8), "int8", name="X"), te.placeholder((4, 8), "int8", name="Y")
+k = te.reduce_axis((0, 8), "k")
+z = te.compute((4, 4), lambda i, j: te.sum(x[i, k].astype("int32") * y[j, k].astype("int32"), axis=k), name="Z")
+scores = te.create_prim_func([x, y, z])
+other = scores
+WEIGHTS = {"other": ()}
+"""
+
+
+def test_functions_of_a_python_file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(SCRIPT)
+    scores, other = tasks(str(path))
+    assert (scores.name, scores.constants, other.constants) == ("scores", (1,), ())
+    assert [item.name for item in tasks(f"{path}:other")] == ["other"]
+    assert coverage([scores], TWO, verify="all").pairs[0].verified is True
+
+
+@pytest.mark.parametrize(
+    ("text", "suffix", "words"),
+    [
+        ("x = 1", "", "defines no PrimFunc at its top level"),
+        (SCRIPT, ":missing", "defines no PrimFunc 'missing'; it defines scores, other"),
+        ("raise ValueError('no')", "", "cannot be run: ValueError: no"),
+    ],
+)
+def test_bad_python_files(tmp_path, text, suffix, words):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=words):
+        tasks(str(path) + suffix)
+
+
+def test_a_missing_python_file():
+    with pytest.raises(FormatError, match=r"workload 'no/such\.py' is not a file"):
+        tasks("no/such.py")
+
+
+def test_a_function_with_a_reference_of_its_own():
+    item = prim_func_task("mine", TASKS["dense_nt"].build())
+    assert coverage([item], TWO[:1], verify=1).pairs[0].verified is True

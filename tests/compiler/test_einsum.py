@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from celosia.compiler.einsum import Access, Guard, Index, Quotient, merge_guards, quotient
 from celosia.compiler.einsum_parse import Parsed, parse
 from celosia.compiler.einsum_transform import diagonals, fit, joined_rows, split_phases
-from celosia.compiler.mapper_workload import task
 from celosia.compiler.operators import from_te
 from celosia.compiler.reasons import Reason, Rejected
+from celosia.compiler.tasks import task
 from celosia.intrinsics import DType
 
 from .einsum_model import evaluate, value

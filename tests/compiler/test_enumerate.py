@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from celosia.compiler.einsum import Access, Axis, Einsum, Index
 from celosia.compiler.enumerate import best_map, enumerate_maps
-from celosia.compiler.mapper_workload import task
 from celosia.compiler.mapping import Mapped, balanced_bandwidth
 from celosia.compiler.reasons import Reason, Rejected
+from celosia.compiler.tasks import task
 from celosia.intrinsics import DType, ParameterError
 
 from .fixtures.small_operators import INSTRUCTIONS, instruction, small_tasks

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
+from celosia.compiler.coverage import coverage
 from celosia.compiler.enumerate import best_map, enumerate_maps
-from celosia.compiler.mapper_coverage import map_coverage
-from celosia.compiler.mapper_workload import task
 from celosia.compiler.mapping import Mapped
 from celosia.compiler.operators import from_te
 from celosia.compiler.realise import CONTRACT, matchable, realise, tensorize
 from celosia.compiler.reasons import Rejected
+from celosia.compiler.tasks import task
 from celosia.compiler.verify import prepared_operands, random_inputs, run, verify
 from celosia.intrinsics.tensor_intrin import ANNOTATION, install_stub, register
 
@@ -71,7 +71,7 @@ def test_best_maps_compute_what_the_operator_does(name, entry):
 
 @pytest.mark.slow
 def test_all_maps_of_the_fixture_compute_what_the_operator_does():
-    report = map_coverage(TASKS.values(), INSTRUCTIONS, verify="all")
+    report = coverage(TASKS.values(), INSTRUCTIONS, verify="all")
     assert sum(pair.verified is True for pair in report.pairs) == 167
     assert report.failed == []
 

@@ -63,7 +63,7 @@ def _text(report: Any) -> str:
             pair.operator,
             pair.instruction,
             pair.status,
-            pair.route or "",
+            pair.words,
             f"{pair.utilization:.3f}" if pair.status == "mapped" else "-",
             pair.detail,
         ]
@@ -72,5 +72,5 @@ def _text(report: Any) -> str:
     summary = [
         [entry["instruction"], f"{entry['mapped']}/{entry['operators']}", f"{100 * entry['mac_share']:.1f}"] for entry in report.summary
     ]
-    header = ["operator", "instruction", "status", "route", "utilization", "reason"]
+    header = ["operator", "instruction", "status", "map", "utilization", "reason"]
     return table(header, rows) + "\n\n" + table(["instruction", "operators mapped", "MACs %"], summary)
