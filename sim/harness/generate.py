@@ -92,7 +92,8 @@ def _template() -> Callable[..., str]:
 
 def exports(ports: Iterable[Port], machine: Machine) -> str:
     """Linker version script: only what Python and compiled operators call is visible."""
-    accessors = [f"get_{port.name}; set_{port.name};" for port in ports]
+    # exact: some linkers refuse a name that does not exist
+    accessors = [f"get_{port.name};" + (f" set_{port.name};" if is_input(port) else "") for port in ports]
     fixed = (
         "construct; eval; destruct; *_vcd_trace; add_to_vcd_trace; get_finished; set_finished; set_vl_finish_callback; set_command_args;"
     )

@@ -213,3 +213,12 @@ def test_importing_the_package_costs_nothing() -> None:
 
 def test_keys_see_where_strings_end() -> None:
     assert digest(["ab", "c"]) != digest(["a", "bc"])
+
+
+@pytest.mark.slow
+def test_zig_builds_a_library_that_runs(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (fresh_cache / "runtime").unlink()
+    monkeypatch.setenv("CELOSIA_CXX", f"{sys.executable} -m ziglang c++")
+    run = simulate_gemm(toy(), m=5, n=6, k=7)
+    assert run.matches_reference
+    assert run.cycles == run.model_cycles
