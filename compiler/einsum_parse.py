@@ -19,7 +19,19 @@ class NotEinsum(Exception):  # noqa: N818 - carries an answer, not a failure
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
-        self.rejected = Rejected(reason, detail)
+        self.rejected = Rejected(reason, detail, _CHANGES.get(reason, ""))
+
+
+_CHANGES = {
+    Reason.NOT_SUM: "keep the block on the host: it has no multiply-accumulates to lose",
+    Reason.NOT_PRODUCT: "multiply by a constant tensor of ones: every sum becomes a product, at the price of one packed operand",
+    Reason.NO_REDUCTION: "keep the function on the host: it has no multiply-accumulates to lose",
+    Reason.OPERAND_DTYPE: "quantise the operands to int8, at the price of their precision",
+    Reason.OPERAND_EXPRESSION: "compute the operand in a block of its own, at the price of one more pass over it",
+    Reason.NON_AFFINE: "copy the operand into the order in which it is read, at the price of one more pass over it",
+    Reason.DYNAMIC_SHAPE: "fix the extent, or pad to a bound",
+}
+"""Nearest change that would make a sum of products of the function, with its price."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,4 +139,13 @@ def _from_python(path: str, member: str) -> list[Task]:
     if not functions:
         raise FormatError(f"workload {path!r} defines no PrimFunc at its top level")
     weights = names.get("WEIGHTS", {})
+    for name, func in functions.items():
+        _check_static(f"workload {path!r}, function {name!r}", func)
     return [prim_func_task(name, func, constants=weights.get(name, (1,))) for name, func in functions.items()]
+
+
+def _check_static(place: str, func: Any) -> None:
+    for position, param in enumerate(func.params):
+        for dimension, extent in enumerate(getattr(param, "shape", ())):
+            if not hasattr(extent, "value") and not isinstance(extent, int):
+                raise FormatError(f"{place}, parameter {position}: dimension {dimension} of {param.name} must be a number, not {extent}")

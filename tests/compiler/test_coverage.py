@@ -158,11 +158,17 @@ def test_functions_of_a_python_file(tmp_path):
     assert coverage([scores], TWO, verify="all").pairs[0].verified is True
 
 
+DYNAMIC = (
+    SCRIPT.replace("x, y =", "import tvm\nn = tvm.tirx.Var('n', 'int32')\nx, y =").replace("(4, 8)", "(n, 8)").replace("(4, 4)", "(n, n)")
+)
+
+
 @pytest.mark.parametrize(
     ("text", "suffix", "words"),
     [
         ("x = 1", "", "defines no PrimFunc at its top level"),
         (SCRIPT, ":missing", "defines no PrimFunc 'missing'; it defines scores, other"),
+        (DYNAMIC, "", "function 'scores', parameter 0: dimension 0 of X must be a number, not n"),
         ("raise ValueError('no')", "", "cannot be run: ValueError: no"),
     ],
 )

@@ -234,6 +234,7 @@ def test_what_is_no_einsum_is_rejected_with_its_reason(body, options, reason, wo
     assert isinstance(answer, Rejected)
     assert answer.reason is reason
     assert words in answer.detail
+    assert answer.change
 
 
 def test_floating_point_is_rejected():
