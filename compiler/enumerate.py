@@ -254,8 +254,8 @@ class _Search:
         return moved
 
     def _packed(self, name: str, tiles: tuple[Tile, ...]) -> float:
-        layout = self.plans[name](tiles)
-        return math.inf if layout.kind == GATHERED and not self.gather else layout.bytes
+        kind, size = self.plans[name].size(tiles)
+        return math.inf if kind == GATHERED and not self.gather else size
 
     def _unpacked(self, tiles: tuple[Tile, ...]) -> int:
         if tiles not in self.out_bytes:
@@ -280,7 +280,7 @@ class _Search:
         if self.einsum.a.tensor != self.einsum.b.tensor:
             return 0
         tiles = {name: tuple(chosen[axis].tile for axis in self.contraction.operand_axes(name)) for name in "ab"}
-        if any(self.plans[name](tiles[name]).kind != IN_PLACE for name in "ab"):
+        if any(self.plans[name].size(tiles[name])[0] != IN_PLACE for name in "ab"):
             return 0
         return self.plans["b"].packed(tiles["b"]).bytes
 

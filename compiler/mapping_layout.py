@@ -94,7 +94,7 @@ class OperandLayouts:
         self.twice = {name for name in self.order if sum(name in dim.axes for dim in self.dims) != 1}
         self.converted = access.stored is not None and (access.stored.container != access.dtype.container or bool(access.shift))
         self.element = access.container.container_width // 8
-        self._cache: dict[tuple[Tile, ...], Layout] = {}
+        self._sizes: dict[tuple[Tile, ...], tuple[str, int]] = {}
 
     def _keeps(self, index: Index) -> bool:
         """Whether all conditions on the dimension's axes can be told from the coordinate alone."""
@@ -111,9 +111,14 @@ class OperandLayouts:
 
     def __call__(self, tiles: tuple[Tile, ...]) -> Layout:
         """The cheapest layout for the tiles of this operand, in the order of the instruction's operand."""
-        if tiles not in self._cache:
-            self._cache[tiles] = self._in_place(tiles) or _Copy(self, tiles).layout
-        return self._cache[tiles]
+        return self._in_place(tiles) or _Copy(self, tiles).layout
+
+    def size(self, tiles: tuple[Tile, ...]) -> tuple[str, int]:
+        """Kind and bytes of that layout; cached, for searches."""
+        if tiles not in self._sizes:
+            copy = None if self._in_place(tiles) else _Copy(self, tiles)
+            self._sizes[tiles] = (IN_PLACE, 0) if copy is None else (copy.kind, copy.bytes)
+        return self._sizes[tiles]
 
     def packed(self, tiles: tuple[Tile, ...]) -> Layout:
         """A layout that is a copy, even where the tensor itself would do."""
@@ -163,6 +168,9 @@ class _Copy:
         self.values: dict[str, Index] = {}
         self.coordinates: dict[int, Index] = {}
         self.zero: list[Guard] = []
+        self._add_iterators()
+        self._add_kept()
+        self._add_tiles()
 
     # ---- which dimensions keep the tensor's coordinates
 
@@ -198,9 +206,6 @@ class _Copy:
     @functools.cached_property
     def layout(self) -> Layout:
         """The finished layout."""
-        self._add_iterators()
-        self._add_kept()
-        self._add_tiles()
         sizes = {f"#{number}": extent for number, extent in enumerate(self.shape)}
         source = tuple(
             self.coordinates[number] if number in self.coordinates else dim.index.substitute(self.values, sizes)
@@ -212,9 +217,18 @@ class _Copy:
         guards = merge_guards(guards, sizes)
         domain = tuple(guard.substitute(self.values, sizes) for guard in self.owner.access.domain)
         zero = merge_guards((*domain, *self.zero, *self._in_bounds(source, guards, sizes)), sizes)
-        kind = DIRECT if all(number in self.kept or not dim.axes for number, dim in enumerate(self.owner.dims)) else GATHERED
-        size = math.prod(self.shape) * self.owner.element
-        return Layout(kind, tuple(self.shape), tuple(self.use), size, source, guards, zero)
+        return Layout(self.kind, tuple(self.shape), tuple(self.use), self.bytes, source, guards, zero)
+
+    @property
+    def kind(self) -> str:
+        """``direct`` if the copy has the tensor's own coordinates throughout."""
+        direct = all(number in self.kept or not dim.axes for number, dim in enumerate(self.owner.dims))
+        return DIRECT if direct else GATHERED
+
+    @property
+    def bytes(self) -> int:
+        """Size of the copy."""
+        return math.prod(self.shape) * self.owner.element
 
     def _dim(self, extent: int, use: Index) -> Index:
         self.shape.append(extent)
