@@ -3,74 +3,148 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from ..intrinsics import FormatError
+from ..intrinsics import CelosiaError, FormatError, Instruction
 from .console import Console, table
-from .parser import add_output_options, add_verb
+from .parser import add_output_options, add_verb, design_from_text, fraction, natural
 
 EXAMPLE = "celosia coverage --isa vnni --isa my_isa.toml --workload operators --json"
+
+MATRIX_FROM = 40
+"""From so many pairs on, people get a matrix instead of a list, unless they ask for the list."""
 
 
 def add(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "coverage", "operators x instructions: mapped or not, how well used, and why not", EXAMPLE)
-    parser.add_argument(
-        "--isa", action="append", default=[], metavar="NAME|FILE", help="instruction of the catalogue, or a TOML file; repeatable"
-    )
-    parser.add_argument("--workload", action="append", default=[], metavar="NAME|FILE", help="operators, resnet18, or a file; repeatable")
-    parser.add_argument(
-        "--operator", action="append", default=[], metavar="OP", help="single operator, such as gemm:196x256x2304; repeatable"
-    )
+    what = parser.add_argument_group("what is asked (each may be repeated)")
+    for name, metavar, text in (
+        ("--isa", "NAME|FILE", "instruction of the catalogue, or a TOML file"),
+        ("--design", "POINT", "hardware design point, such as systolic:rows=8,cols=8"),
+        ("--workload", "NAME|FILE", "operators (default), resnet18, a TOML file, or a Python file with PrimFuncs"),
+        ("--operator", "OP", "single operator, such as conv2d:1x56x56x64,64x3x3,s2,p1 or gemm:196x256x2304"),
+    ):
+        what.add_argument(name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument("--list", action="store_true", help="list the instructions of the catalogue and stop")
+    parser.add_argument("--floor", type=fraction, default=0.1, metavar="U", help="utilization that counts in the totals (default 0.1)")
+    parser.add_argument("--verify", type=_verify, default=0, metavar="N|all", help="compile, run and compare N mapped pairs, or all")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of what is verified and of its operands")
+    parser.add_argument("--compare-tvm", action="store_true", help="put the verdict of TVM's own routes beside ours")
+    parser.add_argument("--long", action="store_true", help="one line per pair also for large tables")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the pairs as CSV")
+    parser.add_argument("--heatmap", type=Path, metavar="FILE", help="write a picture, .png, .svg or .pdf")
     add_output_options(parser)
     parser.set_defaults(handler=run)
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Answer every pair and summarise per instruction."""
-    from ..intrinsics.catalogue import catalogue, resolve_instructions
+def _verify(text: str) -> int | str:
+    return text if text == "all" else natural(text)
 
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Answer every pair and summarise per instruction; exit code 1 if a verified pair is wrong."""
     if arguments.list:
-        return _list(catalogue(), console)
-    if not arguments.isa:
-        raise FormatError("coverage needs at least one --isa NAME|FILE, such as --isa vnni; --list shows the catalogue")
-    instructions = [instruction for name in arguments.isa for instruction in resolve_instructions(name)]
+        return _list(console)
+    instructions = _instructions(arguments)
     from ..compiler.coverage import coverage
-    from ..compiler.operators import parse
-    from ..compiler.workloads import workload
+    from ..compiler.tasks import task, tasks
 
     names = arguments.workload or ([] if arguments.operator else ["operators"])
-    operators = [operator for name in names for operator in workload(name)]
-    operators += [parse(text) for text in arguments.operator]
-    report = coverage(operators, instructions, progress=console.progress)
-    console.result(report.to_dict(), _text(report))
+    work = [item for name in names for item in tasks(name)] + [task(text) for text in arguments.operator]
+    report = coverage(
+        work,
+        instructions,
+        floor=arguments.floor,
+        verify=arguments.verify,
+        seed=arguments.seed,
+        compare_tvm=arguments.compare_tvm,
+        progress=console.progress,
+    )
+    _write_files(arguments, report)
+    console.result(report.to_dict(), _text(report, arguments))
+    for pair in report.failed:
+        console.error(f"{pair.operator} on {pair.instruction}: {pair.proof}")
+    return 1 if report.failed else 0
+
+
+def _instructions(arguments: argparse.Namespace) -> list[Instruction]:
+    from ..intrinsics.catalogue import resolve_instructions
+
+    if not arguments.isa and not arguments.design:
+        raise FormatError("coverage needs --isa NAME|FILE or --design POINT, such as --isa vnni; --list shows the catalogue")
+    known = [instruction for name in arguments.isa for instruction in resolve_instructions(name)]
+    return known + [design_from_text(text).instruction for text in arguments.design]
+
+
+def _write_files(arguments: argparse.Namespace, report: Any) -> None:
+    try:
+        if arguments.csv:
+            arguments.csv.write_text(report.to_csv(), encoding="utf-8")
+        if arguments.heatmap:
+            from ..compiler.heatmap import write_heatmap
+
+            write_heatmap(report, arguments.heatmap)
+    except OSError as error:
+        raise CelosiaError(f"{str(error.filename)!r} cannot be written: {error.strerror}") from error
+
+
+def _list(console: Console) -> int:
+    from ..intrinsics.catalogue import catalogue
+
+    rows, data = [], []
+    for name, entry in catalogue().items():
+        isa = entry.encoding.isa if entry.encoding else ""
+        rows.append([name, str(entry.contraction), isa, str(entry.latency), str(entry.initiation_interval)])
+        timing = {"latency": entry.latency, "initiation_interval": entry.initiation_interval}
+        data.append({"name": name, "contraction": str(entry.contraction), "isa": isa, **timing, "source": entry.source})
+    console.result({"instructions": data}, table(["instruction", "computes", "isa", "latency", "interval"], rows))
     return 0
 
 
-def _list(entries: Any, console: Console) -> int:
-    rows = [
-        [name, str(entry.contraction), entry.encoding.isa if entry.encoding else "", str(entry.latency)] for name, entry in entries.items()
+def _text(report: Any, arguments: argparse.Namespace) -> str:
+    if len(report.pairs) >= MATRIX_FROM and not arguments.long:
+        header, *rows = report.rows()
+        pairs = table(header, rows)
+    else:
+        pairs = _pairs(report, compare=arguments.compare_tvm)
+    summary = [
+        [
+            entry["instruction"],
+            f"{entry['mapped']}/{entry['operators']}",
+            f"{100 * entry['mac_share']:.1f}",
+            f"{entry['utilization']:.3f}",
+            f"{entry['verified']}/{entry['verified'] + entry['failed']}",
+        ]
+        for entry in report.summary
     ]
-    data = [{"name": name, "contraction": str(entry.contraction), "source": entry.source} for name, entry in entries.items()]
-    console.result({"instructions": data}, table(["instruction", "computes", "isa", "latency"], rows))
-    return 0
+    header = ["instruction", "mapped", f"MACs % (utilization >= {report.floor:g})", "their utilization", "verified"]
+    return f"{pairs}\n\n{table(header, summary)}"
 
 
-def _text(report: Any) -> str:
+def _pairs(report: Any, *, compare: bool) -> str:
+    verified = {None: "", True: "ok", False: "WRONG"}
+    header = ["operator", "instruction", "map, or why not", "utilization", "moved", "verified"]
     rows = [
         [
             pair.operator,
             pair.instruction,
-            pair.status,
-            pair.words,
+            pair.words if pair.status == "mapped" else pair.detail,
             f"{pair.utilization:.3f}" if pair.status == "mapped" else "-",
-            pair.detail,
+            pair.answer.status if pair.status == "mapped" else "",
+            verified[pair.verified],
         ]
         for pair in report.pairs
     ]
-    summary = [
-        [entry["instruction"], f"{entry['mapped']}/{entry['operators']}", f"{100 * entry['mac_share']:.1f}"] for entry in report.summary
-    ]
-    header = ["operator", "instruction", "status", "map", "utilization", "reason"]
-    return table(header, rows) + "\n\n" + table(["instruction", "operators mapped", "MACs %"], summary)
+    if compare:
+        header.append("TVM")
+        rows = [[*row, _tvm(pair.tvm)] for row, pair in zip(rows, report.pairs, strict=True)]
+    return table(header, rows)
+
+
+def _tvm(verdict: Any) -> str:
+    if not verdict:
+        return ""
+    claims = [name.replace("_", " ") for name in ("loop_map", "proposal") if verdict.get(name)]
+    return f"{verdict.get('tensorized') or 'no'} (claims: {', '.join(claims) or 'none'})"

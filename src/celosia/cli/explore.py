@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     data = result.to_dict()
     console.result(data, describe(result))
     for reason, count in data["failures"].items():
-        console.error(f"{count} candidates failed: {reason}")
+        console.note(f"{count} candidates have no measurements: {reason}")
     for failure in result.rejected:
         error = failure["error"]
         console.error(f"{failure['name']} failed its verification on {failure['operator']}: {error['class']}: {error['message']}")

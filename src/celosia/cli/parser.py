@@ -95,6 +95,33 @@ def design_point(arguments: argparse.Namespace) -> DesignPoint:
     return DesignPoint.create(arguments.family, **values)
 
 
+def design_from_text(text: str) -> DesignPoint:
+    """Parse ``family:name=value,…``, such as ``systolic:rows=8,cols=8,dataflow=weight-stationary``."""
+    family, _, rest = text.partition(":")
+    kinds = {option.name: option.kind for option in options(family)}
+    values: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        name, equals, value = part.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise FormatError(f"design {text!r}: {part!r} must be name=value, such as rows=8")
+        values[name] = _design_value(kinds.get(name, ""), value.strip(), f"design {text!r}: {name}")
+    return DesignPoint.create(family, **values)
+
+
+def _design_value(kind: str, value: str, place: str) -> Any:
+    if kind == "integer":
+        try:
+            return int(value)
+        except ValueError:
+            raise FormatError(f"{place} must be an integer, not {value!r}") from None
+    if kind == "flag":
+        if value not in ("true", "false"):
+            raise FormatError(f"{place} must be true or false, not {value!r}")
+        return value == "true"
+    return value
+
+
 def positive(text: str) -> int:
     """Parse an integer of at least 1."""
     value = _integer(text)
@@ -112,13 +139,22 @@ def natural(text: str) -> int:
 
 
 def probability(text: str) -> float:
-    """Parse a probability below 1."""
+    """Parse a probability that leaves some progress: at most 0.95."""
+    return _number(text, 0.95)
+
+
+def fraction(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    return _number(text, 1.0)
+
+
+def _number(text: str, high: float) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 0.95, not {text!r}") from None
-    if not 0 <= value <= 0.95:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 0.95, not {text}")
+        value = -1.0
+    if not 0 <= value <= high:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to {high:g}, not {text!r}")
     return value
 
 
