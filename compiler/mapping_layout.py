@@ -310,7 +310,7 @@ class _Copy:
                 if not (guard.index - index).terms:
                     shift = (guard.index - index).const
                     low, high = max(low, guard.low - shift), min(high, guard.high - 1 - shift)
-            if low < 0 or high >= extent:
+            if low <= high and (low < 0 or high >= extent):
                 missing.append(Guard(index, 0, extent))
         return missing
 
