@@ -11,6 +11,7 @@ import pytest
 from celosia.compiler import coverage
 from celosia.compiler.coverage import COLUMNS
 from celosia.compiler.heatmap import write_heatmap
+from celosia.compiler.reasons import Reason
 from celosia.compiler.tasks import prim_func_task, task, tasks
 from celosia.intrinsics import FormatError, ParameterError
 
@@ -187,3 +188,14 @@ def test_a_missing_python_file():
 def test_a_function_with_a_reference_of_its_own():
     item = prim_func_task("mine", TASKS["dense_nt"].build())
     assert coverage([item], TWO[:1], verify=1).pairs[0].verified is True
+
+
+def test_every_reason_of_the_mapper_is_documented():
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs" / "mapper.md").read_text(encoding="utf-8")
+    for module in ("einsum_parse", "enumerate"):
+        source = (Path(__file__).parents[2] / "compiler" / f"{module}.py").read_text(encoding="utf-8")
+        used = {reason for reason in Reason if f"Reason.{reason.name}" in source}
+        assert used
+        assert all(f"`{reason.value}`" in page for reason in used)
