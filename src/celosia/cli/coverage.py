@@ -115,7 +115,7 @@ def _text(report: Any, arguments: argparse.Namespace) -> str:
             f"{entry['mapped']}/{entry['operators']}",
             f"{100 * entry['mac_share']:.1f}",
             f"{entry['utilization']:.3f}",
-            f"{entry['verified']}/{entry['verified'] + entry['failed']}",
+            f"{entry['verified']}/{entry['verified'] + entry['failed']}" if entry["verified"] + entry["failed"] else "-",
         ]
         for entry in report.summary
     ]
