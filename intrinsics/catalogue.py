@@ -131,7 +131,7 @@ def resolve_instruction(name_or_path: str) -> Instruction:
 def _unknown(name: str) -> str:
     near = closest(name.lower(), [*catalogue(), *aliases()], count=3)
     known = f"closest: {', '.join(near)}" if near else f"known are {', '.join(list(aliases())[:6])}, …"
-    return f"unknown instruction {name!r}, and no file of that name; {known} ('python -m celosia.intrinsics.catalogue' lists all)"
+    return f"unknown instruction {name!r}, and no file of that name; {known} (celosia coverage --list shows all)"
 
 
 def _entry_of_file(path: str, entry: str) -> Instruction:
@@ -192,17 +192,3 @@ def _encoding(table: Mapping[str, Any] | None, *, where: str) -> Encoding | None
     for key, value in table.items():
         check_type(value, _ENCODING[key], where=where, key=f"encoding.{key}")
     return Encoding(**table)
-
-
-def listing() -> str:
-    """One line per instruction of the catalogue: name, contraction, aliases."""
-    short: dict[str, list[str]] = {}
-    for alias, name in aliases().items():
-        short.setdefault(name, []).append(alias)
-    return "\n".join(
-        f"{name:32} {instruction.contraction!s:52} {', '.join(short.get(name, []))}".rstrip() for name, instruction in catalogue().items()
-    )
-
-
-if __name__ == "__main__":
-    print(listing())

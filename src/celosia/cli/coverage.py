@@ -91,15 +91,16 @@ def _write_files(arguments: argparse.Namespace, report: Any) -> None:
 
 
 def _list(console: Console) -> int:
-    from ..intrinsics.catalogue import catalogue
+    from ..intrinsics.catalogue import aliases, catalogue
 
     rows, data = [], []
     for name, entry in catalogue().items():
         isa = entry.encoding.isa if entry.encoding else ""
-        rows.append([name, str(entry.contraction), isa, str(entry.latency), str(entry.initiation_interval)])
+        short = [alias for alias, full in aliases().items() if full == name]
+        rows.append([name, ", ".join(short), str(entry.contraction), isa, str(entry.latency), str(entry.initiation_interval)])
         timing = {"latency": entry.latency, "initiation_interval": entry.initiation_interval}
-        data.append({"name": name, "contraction": str(entry.contraction), "isa": isa, **timing, "source": entry.source})
-    console.result({"instructions": data}, table(["instruction", "computes", "isa", "latency", "interval"], rows))
+        data.append({"name": name, "aliases": short, "contraction": str(entry.contraction), "isa": isa, **timing, "source": entry.source})
+    console.result({"instructions": data}, table(["instruction", "alias", "computes", "isa", "latency", "interval"], rows))
     return 0
 
 
