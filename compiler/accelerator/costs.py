@@ -135,26 +135,12 @@ def _along_k(problem: Problem, k: Array) -> dict[str, Array | int]:
         elements = np.minimum(elements, problem.depth)
         units = elements if problem.vector else _ceil(elements, machine.k_unit)
         values |= {
-            f"a_k_{index}": _a_beats(problem, elements, count),
-            f"b_k_{index}": _b_beats(problem, elements, count),
+            f"a_k_{index}": 1 if problem.strips else problem.beats("a", elements, count),
+            f"b_k_{index}": problem.beats("b", elements, count),
             f"c_k_{index}": units if machine.weight_stationary else _interval(problem, units),
             f"u_k_{index}": units,
         }
     return values
-
-
-def _a_beats(problem: Problem, elements: Array, chunks: Array) -> Array:
-    if problem.strips:
-        return np.ones_like(chunks)
-    if not problem.regular:
-        return chunks * problem.a_run_beats
-    return _ceil(elements * problem.machine.a_bytes, problem.machine.port_bytes)
-
-
-def _b_beats(problem: Problem, elements: Array, chunks: Array) -> Array:
-    if not problem.regular:
-        return chunks * problem.b_run_beats
-    return _ceil(elements * problem.machine.b_bytes, problem.machine.port_bytes)
 
 
 def schedule_table(
@@ -172,15 +158,12 @@ def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     """Which schedules fit the memories, for arrays of tile sizes ``m``, ``n``, ``k`` and of ``a_slots``, ``b_slots``, ``c_slots``."""
     machine = problem.machine
     m, n, k = (schedule[axis] for axis in "mnk")
-    a_pairs, b_pairs = machine.a_banks > problem.block_rows, machine.b_banks > machine.cols
     elements = np.minimum(k * problem.chunk, problem.depth)
     a_words = _ceil(elements * machine.a_bytes, machine.a_word)
     b_words = problem.b_stride(1) if problem.vector else _ceil(elements * machine.b_bytes, machine.b_word)
-    a = problem.strip_words(m) if problem.strips else (_ceil(m, 2) if a_pairs else m) * a_words
-    b = (_ceil(n, 2) if b_pairs else n) * b_words
+    a = problem.strip_words(m) if problem.strips else m * a_words
+    b = n * b_words
     ok = (schedule["a_slots"] * a <= machine.a_words) & (schedule["b_slots"] * b <= machine.b_words)
     ok &= schedule["c_slots"] * m * n * problem.block_rows <= machine.acc_rows
     ok &= (m * problem.block_rows < 1 << 14) & (n * machine.cols < 1 << 14) & (n < 1 << 12)
     return ok if machine.weight_stationary else ok & (m < 1 << 12)
-
-

@@ -32,9 +32,13 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
             raise ScheduleError(f"tiles need {need} {unit} of the {name}, which has {have}: too small by {need - have}")
     rows = schedule.m * problem.block_rows
     if schedule.m > problem.max_m or schedule.n > problem.max_n:
-        raise ScheduleError(f"a tile of {schedule.m} x {schedule.n} blocks is too large; allowed: at most {problem.max_m} x {problem.max_n}")
+        raise ScheduleError(
+            f"a tile of {schedule.m} x {schedule.n} blocks is too large; allowed: at most {problem.max_m} x {problem.max_n}"
+        )
     if schedule.m >= _LIMITS["m"] and not machine.weight_stationary or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
-        raise ScheduleError(f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows")
+        raise ScheduleError(
+            f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows"
+        )
     if problem.strips and int(problem.strip_rows(schedule.m)) >= _LIMITS["beats"]:
         raise ScheduleError(f"a strip of {schedule.m} rows needs {problem.strip_rows(schedule.m)} beats per column; allowed: below 16384")
     if schedule.n * machine.cols >= _LIMITS["rows"]:
@@ -115,6 +119,7 @@ class _Lowering:
             "spad": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
             "rows": m.rows,
             "beats": problem.strip_rows(m.blocks) if problem.strips else problem.a_beats(k),
+            "spare": problem.a_spare(k),
             "row_stride": problem.a_stride(schedule.k),
         }
         return Op.LOAD, {**values, **a_place(problem, m, event.n, k)}
@@ -128,6 +133,7 @@ class _Lowering:
             "spad": event.slots[1] * problem.b_slot(schedule.n, schedule.k),
             "rows": n.cols,
             "beats": problem.b_beats(k),
+            "spare": problem.b_spare(k),
             "row_stride": problem.b_stride(schedule.k),
         }
         return Op.LOAD, {**values, **b_place(problem, n, k)}
@@ -172,7 +178,7 @@ class _Lowering:
         }
 
 
-_STILL = {"x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
+_STILL = {"spare": 0, "x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
 
 
 def a_walker(problem: Problem) -> dict[str, int]:
@@ -305,5 +311,3 @@ def memory_image(
         if buffer.name in contents:
             buffer.view(memory)[...] = contents[buffer.name]
     return memory
-
-

@@ -172,7 +172,12 @@ class Problem:
     def __post_init__(self) -> None:
         machine, op = self.machine, self.op
         if self.strips and op.images > 1 and op.out_width % machine.rows:
-            raise ScheduleError(f"vector mode takes several images only if their width is a multiple of {machine.rows} rows, not {op.out_width}")
+            raise ScheduleError(
+                f"vector mode takes several images only if their width is a multiple of {machine.rows} rows, not {op.out_width}"
+            )
+        if not machine.a.min <= op.zero_point <= machine.a.max:
+            nearest = min(max(op.zero_point, machine.a.min), machine.a.max)
+            raise ScheduleError(f"zero_point must be a value of {machine.a}, not {op.zero_point}; nearest legal value: {nearest}")
         if op.zero_point and machine.a_bytes > 1:
             raise ScheduleError(f"padding with {op.zero_point} needs elements of one byte, not {machine.a}; allowed: zero")
         limit = machine.max_k
@@ -182,7 +187,9 @@ class Problem:
                 f"allowed: a reduction of at most {limit}, a wider acc, or overflow 'wrap'"
             )
         if self.output.uses_channels and not machine.requantizes:
-            raise ScheduleError("the design's store path has no bias or requantisation; allowed: plain 32-bit output, or channel_words above 0")
+            raise ScheduleError(
+                "the design's store path has no bias or requantisation; allowed: plain 32-bit output, or channel_words above 0"
+            )
         if self.output.uses_channels and self.n_blocks > machine.channel_words:
             raise ScheduleError(
                 f"{op.filters} output channels need {self.n_blocks} words of biases and multipliers; the design has {machine.channel_words}"
@@ -313,7 +320,7 @@ class Problem:
         """Most blocks of a tile of m."""
         if not self.strips:
             return self.m_blocks
-        return 1 if self.op.dilation > 1 or self.machine.rows == 1 else self.op.out_height
+        return 1 if self.op.dilation > 1 else self.op.out_height
 
     def strip_image_rows(self, blocks: Array | int) -> Array | int:
         """Image rows that a strip of ``blocks`` output rows needs."""
@@ -452,7 +459,9 @@ class Problem:
     def _strips(self, size: int) -> list[MTile]:
         op, rows = self.op, self.machine.rows
         return [
-            MTile(rows=min(rows, op.out_width - column), blocks=min(size, op.out_height - row), image=image, first=row * op.out_width + column)
+            MTile(
+                rows=min(rows, op.out_width - column), blocks=min(size, op.out_height - row), image=image, first=row * op.out_width + column
+            )
             for image in range(op.images)
             for column in range(0, op.out_width, rows)
             for row in range(0, op.out_height, size)
@@ -483,17 +492,48 @@ class Problem:
             for first in range(0, self.k_chunks, size)
         ]
 
+    # a row whose last beat might complete one word of the scratchpad and begin another gets a spare beat behind it
+
+    def a_spare(self, tile: KTile) -> int:
+        """Whether rows of A have a spare beat."""
+        return int(self.spare("a", tile.elements, tile.chunks))
+
+    def b_spare(self, tile: KTile) -> int:
+        """Whether rows of B have a spare beat."""
+        return int(self.spare("b", tile.elements, tile.chunks))
+
+    def spare(self, operand: str, elements: Array | int, chunks: Array | int) -> Array | int:
+        """1 where rows of ``elements`` products in ``chunks`` need a spare beat, else 0."""
+        machine, width = self.machine, self.machine.port_bytes
+        size, word = (machine.a_bytes, machine.a_word) if operand == "a" else (machine.b_bytes, machine.b_word)
+        total = self.b_run if self.vector and operand == "b" else elements * size
+        if self.vector and operand == "a":
+            return 0 * chunks
+        if self.regular or self.vector:
+            last = (total - 1) % width + 1
+        elif operand == "b":
+            last = self.b_run - (self.b_run_beats - 1) * width
+        else:
+            last = min(self.a_run + (0 if self.on_beat else width - 1) - (self.a_run_beats - 1) * width, self.a_run, width)
+        left = total % word
+        return ((left > 0) & (left < last)) * 1
+
     def a_beats(self, tile: KTile) -> int:
         """Beats of a row of A."""
-        if not self.regular:
-            return tile.chunks * self.a_run_beats
-        return ceil_div(tile.elements * self.machine.a_bytes, self.machine.port_bytes)
+        return int(self.beats("a", tile.elements, tile.chunks))
 
     def b_beats(self, tile: KTile) -> int:
         """Beats of a column of B."""
-        if not self.regular:
-            return tile.chunks * self.b_run_beats
-        return ceil_div(tile.elements * self.machine.b_bytes, self.machine.port_bytes)
+        return int(self.beats("b", tile.elements, tile.chunks))
+
+    def beats(self, operand: str, elements: Array | int, chunks: Array | int) -> Array | int:
+        """Beats of a row of ``elements`` products in ``chunks``, the spare one included."""
+        size = self.machine.a_bytes if operand == "a" else self.machine.b_bytes
+        if self.regular:
+            beats = -(-elements * size // self.machine.port_bytes)
+        else:
+            beats = chunks * (self.a_run_beats if operand == "a" else self.b_run_beats)
+        return beats + self.spare(operand, elements, chunks)
 
     def units(self, tile: KTile) -> int:
         """Scratchpad reads of a pass (K blocks for the weight-stationary core); in vector mode taps."""
@@ -504,7 +544,7 @@ class Problem:
     # ---- scratchpads
 
     def a_stride(self, k: int) -> int:
-        """Words between blocks (pairs of rows where one row is read at a time) of tiles of ``k`` chunks."""
+        """Words between blocks of tiles of ``k`` chunks."""
         if self.strips:
             return self.op.stride * self.op.kernel[1]
         return ceil_div(min(k * self.chunk, self.op.depth) * self.machine.a_bytes, self.machine.a_word)
@@ -519,13 +559,11 @@ class Problem:
         """Words per bank of a tile of A."""
         if self.strips:
             return int(self.strip_words(m))
-        pairs = self.machine.a_banks > self.block_rows
-        return (ceil_div(m, 2) if pairs else m) * self.a_stride(k)
+        return m * self.a_stride(k)
 
     def b_slot(self, n: int, k: int) -> int:
         """Words per bank of a tile of B."""
-        pairs = self.machine.b_banks > self.machine.cols
-        return (ceil_div(n, 2) if pairs else n) * self.b_stride(k)
+        return n * self.b_stride(k)
 
     def c_slot(self, m: int, n: int) -> int:
         """Accumulator rows of a tile."""

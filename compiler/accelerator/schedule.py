@@ -42,7 +42,9 @@ class Schedule:
         for name, least in (("m", 1), ("n", 1), ("k", 1), ("a_slots", 1), ("b_slots", 1), ("c_slots", 1), ("lag", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ScheduleError(f"{name} of a schedule must be an integer of at least {least}, not {value!r}; nearest legal value: {least}")
+                raise ScheduleError(
+                    f"{name} of a schedule must be an integer of at least {least}, not {value!r}; nearest legal value: {least}"
+                )
         if self.order not in ORDERS:
             raise ScheduleError(f"order of a schedule must be one of {', '.join(ORDERS)}, not {self.order!r}")
 
@@ -119,7 +121,9 @@ class _Emitter:
             raise ScheduleError("schedule evicts an unfinished output tile; allowed: more c_slots, or k as the innermost loop")
         slot = self.c.take()
         if self.live[slot]:
-            raise ScheduleError("schedule has too few slots for its unfinished output tiles; allowed: more c_slots, or k as the innermost loop")
+            raise ScheduleError(
+                "schedule has too few slots for its unfinished output tiles; allowed: more c_slots, or k as the innermost loop"
+            )
         freed = self.c.ready[slot]
         while freed and self.pending and self.pending[0][1] <= freed:
             yield self.pending.pop(0)[2]

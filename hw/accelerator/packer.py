@@ -13,10 +13,11 @@ from .walker import tag_layout
 
 
 class Packer(wiring.Component):  # type: ignore[misc]
-    """One beat per cycle in, at most one whole word per cycle out, and the rest of a row one cycle after its last beat.
+    """One beat per cycle in, at most one word per cycle out.
 
-    Words are at least as wide as a beat, so a beat fills at most one. Bytes outside the image are replaced by the byte
-    ``zero``; what a row leaves of its last word is filled with zeros.
+    Words are at least as wide as a beat, so a beat fills at most one. The last beat of a row also closes its last word,
+    filled up with zeros; a row whose last beat might complete one word and begin another has a spare beat instead. Bytes
+    outside the image are replaced by the byte ``zero``.
 
     Parameters
     ----------
@@ -28,21 +29,19 @@ class Packer(wiring.Component):  # type: ignore[misc]
     -------
     valid, beat, tag : In
     zero : In(8 * 3)
-    write, rest : Out(1); *_target, *_bank, *_address, *_data
+    write, write_target, write_bank, write_address, write_data : Out
     """
 
     def __init__(self, *, port_bytes: int, words: dict[Target, int]) -> None:
         self.port_bytes, self.words = port_bytes, words
         self.widest = max(words.values())
-        outputs = {}
-        for name in ("write", "rest"):
-            outputs |= {
-                name: Out(1),
-                f"{name}_target": Out(2),
-                f"{name}_bank": Out(8),
-                f"{name}_address": Out(16),
-                f"{name}_data": Out(8 * self.widest),
-            }
+        outputs = {
+            "write": Out(1),
+            "write_target": Out(2),
+            "write_bank": Out(8),
+            "write_address": Out(16),
+            "write_data": Out(8 * self.widest),
+        }
         super().__init__(
             {"valid": In(1), "beat": In(8 * port_bytes), "tag": In(tag_layout(port_bytes)), "zero": In(8 * len(Target)), **outputs}
         )
@@ -63,25 +62,20 @@ class Packer(wiring.Component):  # type: ignore[misc]
             total.eq(filled + tag.count),
             limit.eq(self._limit()),
         ]
-        whole = self.valid & ((total >= limit) | tag.word_end)
-        left = Mux(total >= limit, total - limit, 0)
+        full = total >= limit
         m.d.comb += [
-            self.write.eq(whole),
+            self.write.eq(self.valid & (full | tag.word_end | (tag.row_end & (total != 0)))),
             self.write_target.eq(tag.target),
             self.write_bank.eq(tag.bank),
             self.write_address.eq(tag.address + offset),
             self.write_data.eq(joined),
-            self.rest_data.eq(held),
         ]
-        m.d.sync += self.rest.eq(self.valid & tag.row_end & Mux(whole, left != 0, total != 0))
+        closed = tag.row_end | tag.word_end
         with m.If(self.valid):
             m.d.sync += [
-                held.eq(Mux(whole, self._above(joined), joined)),
-                filled.eq(Mux(tag.row_end, 0, Mux(whole, left, total))),
-                offset.eq(Mux(tag.row_end, 0, offset + whole)),
-                self.rest_target.eq(tag.target),
-                self.rest_bank.eq(tag.bank),
-                self.rest_address.eq(tag.address + offset + whole),
+                held.eq(Mux(full, self._above(joined), joined)),
+                filled.eq(Mux(closed, 0, Mux(full, total - limit, total))),
+                offset.eq(Mux(tag.row_end, 0, offset + self.write)),
             ]
         return m
 

@@ -144,7 +144,7 @@ class AcceleratorParameters(Parameters):
         weight_stationary = self.core == "weight-stationary"
         unit_a = (self.rows if weight_stationary else self.lanes) * self.a.container_width // 8
         unit_b = (1 if weight_stationary else self.lanes) * self.b.container_width // 8
-        banks_a = 2 if weight_stationary else max(self.rows, 2)
+        banks_a = 1 if weight_stationary else self.rows
         return AcceleratorMachine(
             name=name,
             design_hash=design_hash,
@@ -158,7 +158,7 @@ class AcceleratorParameters(Parameters):
             overflow=self.overflow,
             port_bytes=self.port_bytes,
             a_words=self.spad_kib * 1024 // (banks_a * unit_a * ceil_div(self.port_bytes, unit_a)),
-            b_words=self.spad_kib * 1024 // (max(self.cols, 2) * unit_b * ceil_div(self.port_bytes, unit_b)),
+            b_words=self.spad_kib * 1024 // (self.cols * unit_b * ceil_div(self.port_bytes, unit_b)),
             acc_rows=self.acc_kib * 1024 // (self.cols * 4),
             channel_words=self.channel_words,
             rounding=self.rounding,

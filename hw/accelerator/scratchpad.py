@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -13,9 +13,6 @@ from amaranth.lib.wiring import In, Out
 class Scratchpad(wiring.Component):  # type: ignore[misc]
     """Banks of words that are written one at a time and read all at once.
 
-    The loader ends a row with the rest of a word one cycle late, while it may already write to the next bank: hence two
-    write ports that never address the same bank in the same cycle.
-
     Parameters
     ----------
     banks, words, word_bytes, unit_bytes : int
@@ -23,10 +20,9 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
 
     Members
     -------
-    write, rest : In(1); *_bank, *_address, *_data
-        A whole word, and the rest of a row.
-    address, unit : In
-        Read word and unit inside the word, the same for all banks.
+    write, write_bank, write_address, write_data : In
+    beat, read, address, unit : In
+        Read word and unit inside the word, the same for all banks; with ``beat`` alone the word read last is used again.
     data : Out(8 * word_bytes * banks)
         Words, one cycle later.
     units : Out(8 * unit_bytes * banks)
@@ -36,14 +32,16 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
     def __init__(self, *, banks: int, words: int, word_bytes: int, unit_bytes: int) -> None:
         self.banks, self.words, self.word_bytes, self.unit_bytes = banks, words, word_bytes, unit_bytes
         bits = word_bytes * 8
-        writes = {}
-        for name in ("write", "rest"):
-            writes |= {name: In(1), f"{name}_bank": In(range(banks)), f"{name}_address": In(16), f"{name}_data": In(bits)}
         super().__init__(
             {
-                **writes,
+                "write": In(1),
+                "write_bank": In(8),
+                "write_address": In(16),
+                "write_data": In(bits),
+                "beat": In(1),
+                "read": In(1),
                 "address": In(16),
-                "unit": In(range(max(word_bytes // unit_bytes, 2))),
+                "unit": In(8),
                 "data": Out(bits * banks),
                 "units": Out(unit_bytes * 8 * banks),
             }
@@ -52,20 +50,34 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         bits, unit_bits = self.word_bytes * 8, self.unit_bytes * 8
-        chosen = Signal.like(self.unit)
-        m.d.sync += chosen.eq(self.unit)
+        chosen = Signal(range(max(bits // unit_bits, 2)))
+        with m.If(self.beat):
+            m.d.sync += chosen.eq(self.unit)
         for bank in range(self.banks):
             memory = Memory(shape=unsigned(bits), depth=self.words, init=[])
             m.submodules[f"bank_{bank}"] = memory
             write, read = memory.write_port(), memory.read_port()
-            whole, rest = self.write & (self.write_bank == bank), self.rest & (self.rest_bank == bank)
             m.d.comb += [
-                write.en.eq(whole | rest),
-                write.addr.eq(Mux(rest, self.rest_address, self.write_address)),
-                write.data.eq(Mux(rest, self.rest_data, self.write_data)),
+                write.en.eq(self.write & (self.write_bank == bank)),
+                write.addr.eq(self.write_address),
+                write.data.eq(self.write_data),
                 read.addr.eq(self.address),
-                read.en.eq(1),
+                read.en.eq(self.read),
                 self.data.word_select(bank, bits).eq(read.data),
-                self.units.word_select(bank, unit_bits).eq(read.data if bits == unit_bits else read.data.word_select(chosen, unit_bits)),
+                self.units.word_select(bank, unit_bits).eq(_unit(read.data, chosen, unit_bits)),
             ]
         return m
+
+
+def _unit(word: Value, index: Value, bits: int) -> Value:
+    """One unit of a word: first 32 bits of it, then the unit in them, which simulators do in two machine instructions."""
+    if len(word) == bits:
+        return word
+    if len(word) % 32 or 32 % bits:
+        unit: Value = word.word_select(index, bits)
+        return unit
+    inside = (32 // bits).bit_length() - 1
+    part = word[:32]
+    for place in range(1, len(word) // 32):
+        part = Mux(index[inside:] == place, word[32 * place : 32 * place + 32], part)
+    return part.word_select(index[:inside], bits) if inside else part

@@ -28,8 +28,8 @@ class Sequencer(wiring.Component):  # type: ignore[misc]
     Members
     -------
     head, valid, pop : the head of the compute queue
-    a_address, a_unit, a_bank, b_address, b_unit, b_bank : Out
-        Reads, answered in the next cycle; the banks matter where rows or columns are read one at a time.
+    a_address, a_unit, a_read, b_address, b_unit, b_read : Out
+        Reads, answered in the next cycle; ``read`` is low while a word is still being taken apart.
     a_beat, b_beat, last, vector : Out
         A beat of activations or weights is being read; it ends its pass; the core multiplies words, not units.
     done : Out(1)
@@ -42,7 +42,7 @@ class Sequencer(wiring.Component):  # type: ignore[misc]
         self.machine = machine
         ports = {"head": In(COMMAND_BITS), "valid": In(1), "pop": Out(1), "drain": Out(DRAIN), "drain_valid": Out(1)}
         for operand in "ab":
-            ports |= {f"{operand}_address": Out(16), f"{operand}_unit": Out(8), f"{operand}_bank": Out(1), f"{operand}_beat": Out(1)}
+            ports |= {f"{operand}_address": Out(16), f"{operand}_unit": Out(8), f"{operand}_read": Out(1), f"{operand}_beat": Out(1)}
         super().__init__({**ports, "last": Out(1), "vector": Out(1), "done": Out(1)})
 
     def command(self, m: Module) -> tuple[dict[str, Value], dict[str, Signal], Signal]:
@@ -85,7 +85,7 @@ class StationaryOutputs(Sequencer):
             last_i.eq(i == cmd["m_blocks"] - 1),
             self.done.eq(self.last & last_j & last_i),
         ]
-        a, b = self._place(m, "a", machine.a_banks > machine.rows), self._place(m, "b", machine.b_banks > machine.cols)
+        a, b = self._place(m, "a"), self._place(m, "b")
         with m.If(pad != 0):
             m.d.sync += pad.eq(pad - 1)
         with m.If(beat):
@@ -94,24 +94,25 @@ class StationaryOutputs(Sequencer):
             self._advance(m, "b", b, machine.b_word // machine.b_unit, None)
         with m.If(self.last):
             m.d.sync += [k.eq(0), pad.eq(kept_pad), j.eq(Mux(last_j, 0, j + 1))]
-            self._repeat(m, "a", a, ~last_j, cmd["a_stride"])
+            self._repeat(m, a, ~last_j, cmd["a_stride"])
             self._rewind_b(m, b, last_j, cmd)
         with m.If(self.last & last_j):
             m.d.sync += i.eq(i + 1)
         with m.If(self.pop):
             m.d.sync += [kept_pad.eq(padding), pad.eq(padding), k.eq(0), i.eq(0), j.eq(0)]
             for name, place in (("a", a), ("b", b)):
-                m.d.sync += [place["block"].eq(head[name]), place["word"].eq(head[name]), place["unit"].eq(0), place["bank"].eq(0)]
+                m.d.sync += [place["block"].eq(head[name]), place["word"].eq(head[name]), place["unit"].eq(0)]
         return m
 
-    def _place(self, m: Module, operand: str, alternates: bool) -> dict[str, Signal]:
-        """Registers of a read position: word of the block's beginning, word, unit inside it, bank."""
-        widths = {"block": 16, "word": 16, "unit": 8, "bank": 1}
+    def _place(self, m: Module, operand: str) -> dict[str, Signal]:
+        """Registers of a read position: word of the block's beginning, word, unit inside it."""
+        widths = {"block": 16, "word": 16, "unit": 8}
         place = {name: Signal(width, name=f"{operand}_{name}_now", reset_less=True) for name, width in widths.items()}
-        m.d.comb += [getattr(self, f"{operand}_address").eq(place["word"]), getattr(self, f"{operand}_unit").eq(place["unit"])]
-        if alternates:
-            m.d.comb += getattr(self, f"{operand}_bank").eq(place["bank"])
-        self.alternates = {**getattr(self, "alternates", {}), operand: alternates}
+        m.d.comb += [
+            getattr(self, f"{operand}_address").eq(place["word"]),
+            getattr(self, f"{operand}_unit").eq(place["unit"]),
+            getattr(self, f"{operand}_read").eq(getattr(self, f"{operand}_beat") & (place["unit"] == 0)),
+        ]
         return place
 
     def _advance(self, m: Module, operand: str, place: dict[str, Signal], units: int, whole: Value | None) -> None:
@@ -119,18 +120,14 @@ class StationaryOutputs(Sequencer):
         end = end if whole is None else end | whole
         m.d.sync += [place["unit"].eq(Mux(end, 0, place["unit"] + 1)), place["word"].eq(place["word"] + end)]
 
-    def _repeat(self, m: Module, operand: str, place: dict[str, Signal], again: Value, stride: Value) -> None:
+    def _repeat(self, m: Module, place: dict[str, Signal], again: Value, stride: Value) -> None:
         """Back to the beginning of the block, or on to the next."""
-        step = Mux(place["bank"], stride, 0) if self.alternates[operand] else stride
-        following = Mux(again, place["block"], (place["block"] + step)[:16])
+        following = Mux(again, place["block"], (place["block"] + stride)[:16])
         m.d.sync += [place["block"].eq(following), place["word"].eq(following), place["unit"].eq(0)]
-        if self.alternates[operand]:
-            m.d.sync += place["bank"].eq(place["bank"] ^ ~again)
 
     def _rewind_b(self, m: Module, place: dict[str, Signal], wrap: Value, cmd: dict[str, Signal]) -> None:
-        self._repeat(m, "b", place, wrap & 0, cmd["b_stride"])
-        with m.If(wrap):
-            m.d.sync += [place["block"].eq(cmd["b"]), place["word"].eq(cmd["b"]), place["bank"].eq(0)]
+        following = Mux(wrap, cmd["b"], (place["block"] + cmd["b_stride"])[:16])
+        m.d.sync += [place["block"].eq(following), place["word"].eq(following), place["unit"].eq(0)]
 
 
 class StationaryWeights(Sequencer):
@@ -177,34 +174,32 @@ class StationaryWeights(Sequencer):
             m.d.sync += i.eq(i + 1)
 
     def _activations(self, m: Module, head: dict[str, Value], cmd: dict[str, Signal], end: Value, i: Signal, j: Signal) -> None:
-        """Row after row of one K block; rows alternate between the two banks."""
+        """Row after row of one K block."""
         units = self.machine.a_word // self.machine.a_unit
-        base, word, bank, unit = Signal(16), Signal(16), Signal(1), Signal(8)
+        base, word, unit = Signal(16), Signal(16), Signal(8)
         block, start = Signal(16), Signal(16)
-        m.d.comb += [self.a_address.eq(word), self.a_bank.eq(bank), self.a_unit.eq(unit)]
+        m.d.comb += [self.a_address.eq(word), self.a_unit.eq(unit), self.a_read.eq(self.a_beat)]
         with m.If(self.a_beat):
-            m.d.sync += [bank.eq(~bank), word.eq(word + Mux(bank, cmd["a_stride"], 0))]
+            m.d.sync += word.eq(word + cmd["a_stride"])
         with m.If(end):
             full = unit == units - 1
             m.d.comb += block.eq(base + full)
-            m.d.sync += [base.eq(block), word.eq(block), bank.eq(0), unit.eq(Mux(full, 0, unit + 1)), i.eq(i + 1)]
+            m.d.sync += [base.eq(block), word.eq(block), unit.eq(Mux(full, 0, unit + 1)), i.eq(i + 1)]
             with m.If(i == cmd["m_blocks"] - 1):
                 m.d.sync += [i.eq(0), j.eq(j + 1), base.eq(start), word.eq(start), unit.eq(0)]
         with m.If(self.pop):
-            m.d.sync += [start.eq(head["a"]), base.eq(head["a"]), word.eq(head["a"]), bank.eq(0), unit.eq(0)]
+            m.d.sync += [start.eq(head["a"]), base.eq(head["a"]), word.eq(head["a"]), unit.eq(0)]
 
     def _weights(self, m: Module, head: dict[str, Value], cmd: dict[str, Signal], end: Value, i: Signal, u: Signal) -> None:
         """The k of a block from the highest to the lowest; ``b_unit`` elements of a word are a power of two."""
         machine = self.machine
         log = (machine.b_word // machine.b_unit).bit_length() - 1
-        block, bank, position, top = Signal(16), Signal(1), Signal(20), Signal(20)
+        block, position, top = Signal(16), Signal(20), Signal(20)
         m.d.comb += position.eq(top - u)
-        m.d.comb += [self.b_address.eq(block + position[log:]), self.b_unit.eq(position[:log] if log else 0), self.b_bank.eq(bank)]
-        alternates = machine.b_banks > machine.cols
+        m.d.comb += [self.b_address.eq(block + position[log:]), self.b_unit.eq(position[:log] if log else 0), self.b_read.eq(self.b_beat)]
         with m.If(end):
             m.d.sync += top.eq(top + machine.rows)
             with m.If(i == cmd["m_blocks"] - 1):
-                m.d.sync += [top.eq(machine.rows - 1), block.eq(block + (Mux(bank, cmd["b_stride"], 0) if alternates else cmd["b_stride"]))]
-                m.d.sync += bank.eq(~bank if alternates else 0)
+                m.d.sync += [top.eq(machine.rows - 1), block.eq(block + cmd["b_stride"])]
         with m.If(self.pop):
-            m.d.sync += [block.eq(head["b"]), top.eq(machine.rows - 1), bank.eq(0)]
+            m.d.sync += [block.eq(head["b"]), top.eq(machine.rows - 1)]

@@ -193,32 +193,22 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         """Units of A and B of every row and column, and whole words of A, aligned with the registered beat."""
         machine, found = self.machine, {}
         shapes = {
-            "a": (
-                machine.a_banks,
-                machine.a_words,
-                machine.a_word,
-                machine.a_unit,
-                Target.A,
-                1 if machine.weight_stationary else machine.rows,
-            ),
-            "b": (machine.b_banks, machine.b_words, machine.b_word, machine.b_unit, Target.B, machine.cols),
+            "a": (machine.a_banks, machine.a_words, machine.a_word, machine.a_unit, Target.A),
+            "b": (machine.b_banks, machine.b_words, machine.b_word, machine.b_unit, Target.B),
         }
-        for name, (banks, words, word, unit, target, used) in shapes.items():
+        for name, (banks, words, word, unit, target) in shapes.items():
             pad = m.submodules[f"spad_{name}"] = Scratchpad(banks=banks, words=words, word_bytes=word, unit_bytes=unit)
-            for kind in ("write", "rest"):
-                m.d.comb += [
-                    getattr(pad, kind).eq(getattr(packer, kind) & (getattr(packer, f"{kind}_target") == target)),
-                    getattr(pad, f"{kind}_bank").eq(getattr(packer, f"{kind}_bank")),
-                    getattr(pad, f"{kind}_address").eq(getattr(packer, f"{kind}_address")),
-                    getattr(pad, f"{kind}_data").eq(getattr(packer, f"{kind}_data")),
-                ]
-            m.d.comb += [pad.address.eq(getattr(sequencer, f"{name}_address")), pad.unit.eq(getattr(sequencer, f"{name}_unit"))]
-            units, whole = pad.units, pad.data
-            if used < banks:  # rows or columns are read one at a time
-                bank = Signal(name=f"{name}_bank_read")
-                m.d.sync += bank.eq(getattr(sequencer, f"{name}_bank"))
-                units, whole = units.word_select(bank, 8 * unit), whole.word_select(bank, 8 * word)
-            found[name] = (units, whole)
+            m.d.comb += [
+                pad.write.eq(packer.write & (packer.write_target == target)),
+                pad.write_bank.eq(packer.write_bank),
+                pad.write_address.eq(packer.write_address),
+                pad.write_data.eq(packer.write_data),
+                pad.beat.eq(getattr(sequencer, f"{name}_beat")),
+                pad.read.eq(getattr(sequencer, f"{name}_read") | (sequencer.vector if name == "a" else 0)),
+                pad.address.eq(getattr(sequencer, f"{name}_address")),
+                pad.unit.eq(getattr(sequencer, f"{name}_unit")),
+            ]
+            found[name] = (pad.units, pad.data)
         return found["a"][0], found["a"][1], found["b"][0]
 
     def _channels(self, m: Module, packer: Packer, store: StoreUnit) -> None:

@@ -138,7 +138,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
             self.tag.bank.eq(self.bank),
             self.tag.address.eq(self.target_row),
             self.tag.skip.eq(skip),
-            self.tag.count.eq(self.count),
+            self.tag.count.eq(Mux(self.cmd["spare"] & (self.row_left == 1), 0, self.count)),
             self.tag.low.eq(_clamp(-aligned, width)),
             self.tag.high.eq(Mux(outside, 0, _clamp(ahead, width))),
             self.tag.word_end.eq(now["pad"] & (self.run_left == 1)),
@@ -217,7 +217,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
         ]
 
 
-_KEPT = ("target", "beats", "offset", "skip", "tap", "first_beats", "row_stride")
+_KEPT = ("target", "beats", "offset", "skip", "tap", "first_beats", "row_stride", "spare")
 """Fields of a LOAD that are needed until its end."""
 
 

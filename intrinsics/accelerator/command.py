@@ -73,7 +73,7 @@ FIELDS: Mapping[Op, Mapping[str, Field]] = {
     Op.LOAD: COMMON
     | _packed(
         _BODY,
-        "target:2 base:32 spad:16 rows:14 beats:14 x:20s y:14s column:14 offset:20 skip:14 tap:6 first_beats:12 row_stride:12",
+        "target:2 base:32 spad:16 rows:14 beats:14 x:20s y:14s column:14 offset:20 skip:14 tap:6 first_beats:12 row_stride:12 spare:1",
     ),
     Op.COMPUTE: COMMON | _packed(_BODY, "accumulate:1 vector:1 a:16 b:16 c:16 k_units:16 m_blocks:12 n_blocks:12 a_stride:14 b_stride:14"),
     Op.STORE: COMMON | _packed(_BODY, "base:32 c:16 channel:12 m_blocks:12 n_blocks:12 rows:14 last_rows:14 block_rows:14 last_bytes:12"),
@@ -84,7 +84,7 @@ FIELDS: Mapping[Op, Mapping[str, Field]] = {
 
 LOAD: ``base`` byte address of image row ``y``, byte 0; ``x`` byte position of the window inside the row for output column
 ``column``; a row of the target takes ``beats`` beats and starts ``offset`` bytes into the window, ``skip`` bytes into a run, at
-kernel column ``tap``, with ``first_beats`` beats left of that run. Successive rows go to successive banks, then ``row_stride`` words on.
+kernel column ``tap``, with ``first_beats`` beats left of that run; with ``spare``, the last beat of a row carries nothing. Successive rows go to successive banks, then ``row_stride`` words on.
 COMPUTE: for each M block (``a_stride`` words of A apart) and N block (``b_stride`` words of B apart) a pass of ``k_units`` beats.
 STORE: for each M block, N block: ``rows`` accumulator rows (``last_rows`` of the last M block), blocks ``block_rows`` apart; a row of the
 last N block has ``last_bytes`` bytes; ``channel`` is the word of biases and multipliers of the first N block.
@@ -169,7 +169,9 @@ def _insert(word: int, layout: Mapping[str, Field], name: str, value: int) -> in
         raise ParameterError(f"command field {name!r} does not exist{f'; did you mean {near[0]!r}?' if near else ''}")
     low, high = spec.limits
     if not low <= value <= high:
-        raise ParameterError(f"command field {name} must be from {low} to {high}, not {value}; nearest legal value: {min(max(value, low), high)}")
+        raise ParameterError(
+            f"command field {name} must be from {low} to {high}, not {value}; nearest legal value: {min(max(value, low), high)}"
+        )
     return word | (int(value) & ((1 << spec.width) - 1)) << spec.offset
 
 

@@ -77,12 +77,9 @@ class _State:
         return wrap(np.ascontiguousarray(data).view(dtype.numpy).astype(np.int64), dtype).astype(np.float64)
 
     def _block(self, pad: Array, rows: int, start: int, stride: int, index: int, words: int) -> Array:
-        """(rows, bytes): ``words`` words of every row of block ``index``; two banks alternate where a block is one row."""
-        if len(pad) == rows:
-            at = start + index * stride
-            return pad[:, at : at + words].reshape(rows, -1)
-        at = start + index // 2 * stride
-        return pad[index % 2, at : at + words].reshape(1, -1)
+        """(rows, bytes): ``words`` words of every row of block ``index``."""
+        at = start + index * stride
+        return pad[:, at : at + words].reshape(rows, -1)
 
     def _add(self, at: int, values: Array, *, accumulate: bool) -> None:
         rows = slice(at, at + len(values))
@@ -114,8 +111,8 @@ class _State:
         depth = values["m_blocks"] * machine.rows
         vectors = np.arange(count)
         words = -(-values["m_blocks"] // (machine.a_word // machine.a_unit))
-        at = values["a"] + vectors // 2 * values["a_stride"]
-        a = self._elements(self.pads[Target.A][vectors[:, None] % 2, at[:, None] + np.arange(words)].reshape(count, -1), machine.a)[:, :depth]
+        at = values["a"] + vectors * values["a_stride"]
+        a = self._elements(self.pads[Target.A][0, at[:, None] + np.arange(words)].reshape(count, -1), machine.a)[:, :depth]
         b_words = -(-depth // (machine.b_word // machine.b_unit))
         for j in range(values["n_blocks"]):
             block = self._block(self.pads[Target.B], machine.cols, values["b"], values["b_stride"], j, b_words)

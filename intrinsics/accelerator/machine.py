@@ -126,13 +126,13 @@ class AcceleratorMachine:
 
     @property
     def a_banks(self) -> int:
-        """Banks of the A scratchpad; two where one row is read at a time, so that the end of a row and the next row do not collide."""
-        return 2 if self.weight_stationary else max(self.rows, 2)
+        """Banks of the A scratchpad."""
+        return 1 if self.weight_stationary else self.rows
 
     @property
     def b_banks(self) -> int:
         """Banks of the B scratchpad."""
-        return max(self.cols, 2)
+        return self.cols
 
     @property
     def a_unit(self) -> int:

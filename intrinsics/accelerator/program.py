@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import FormatError, HashMismatchError, ParameterError
 from ..numerics import Array
-from .command import COMMAND_BITS, Command, Op, decode, encode
+from .command import COMMAND_BITS, COUNTER_BITS, Command, Op, decode, encode
 from .machine import AcceleratorMachine
 
 FORMAT = "celosia-program-1"
@@ -130,16 +130,30 @@ class Program:
         except ValueError:
             raise FormatError("not a program: its header is not JSON") from None
         if header.get("format") != FORMAT or len(body) % (COMMAND_BITS // 8):
-            raise FormatError(f"a program must have format {FORMAT} and whole 32-byte commands, not {header.get('format')} and {len(body)} bytes")
+            raise FormatError(
+                f"a program must have format {FORMAT} and whole 32-byte commands, not {header.get('format')} and {len(body)} bytes"
+            )
         words = [int.from_bytes(body[start : start + 32], "little") for start in range(0, len(body), 32)]
-        buffers = tuple(Buffer(**{**entry, "shape": tuple(entry["shape"]), "strides": tuple(entry["strides"])}) for entry in header["buffers"])
+        buffers = tuple(
+            Buffer(**{**entry, "shape": tuple(entry["shape"]), "strides": tuple(entry["strides"])}) for entry in header["buffers"]
+        )
         kept = {name: header[name] for name in ("design_hash", "memory_bytes", "macs", "title")}
         return cls(commands=unwrap_waits([decode(word) for word in words]), buffers=buffers, **kept)
 
 
+_COUNTED = (Op.LOAD, Op.COMPUTE, Op.STORE)
+
+
 def prune_waits(commands: Sequence[Command]) -> list[Command]:
-    """Drop every wait that an earlier command of the same engine implies, so that 12-bit counters may wrap."""
+    """Drop every wait that an earlier command of the same engine implies, so that 12-bit counters may wrap.
+
+    Raises
+    ------
+    ParameterError
+        If a wait is left that reaches back further than half the range of a counter.
+    """
     reached: dict[Op, list[int]] = {op: [0, 0, 0] for op in Op}
+    issued = dict.fromkeys(_COUNTED, 0)
     pruned = []
     for command in commands:
         kept: list[int | None] = []
@@ -147,19 +161,24 @@ def prune_waits(commands: Sequence[Command]) -> list[Command]:
             needed = count is not None and count > reached[command.op][position]
             if needed and count is not None:
                 reached[command.op][position] = count
+                if issued[_COUNTED[position]] - count >= 1 << (COUNTER_BITS - 1):
+                    raise ParameterError(
+                        f"a {command.op.name} waits for a command {issued[_COUNTED[position]] - count} back; allowed: at most 2047"
+                    )
             kept.append(count if needed else None)
+        if command.op in issued:
+            issued[command.op] += 1
         pruned.append(replace(command, loads=kept[0], computes=kept[1], stores=kept[2]))
     return pruned
 
 
 def unwrap_waits(commands: Sequence[Command]) -> tuple[Command, ...]:
     """Turn waits modulo 2**12 into absolute counts: the largest that refers to a command before."""
-    issued = {Op.LOAD: 0, Op.COMPUTE: 0, Op.STORE: 0}
+    issued = dict.fromkeys(_COUNTED, 0)
     out = []
     for command in commands:
         counts = [
-            None if count is None else issued[op] - (issued[op] - count) % 4096
-            for op, count in zip((Op.LOAD, Op.COMPUTE, Op.STORE), command.waits, strict=True)
+            None if count is None else issued[op] - (issued[op] - count) % 4096 for op, count in zip(_COUNTED, command.waits, strict=True)
         ]
         out.append(replace(command, loads=counts[0], computes=counts[1], stores=counts[2]))
         if command.op in issued:

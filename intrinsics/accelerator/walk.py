@@ -40,7 +40,7 @@ def window_bytes(load: Values, walker: Values, port_bytes: int) -> tuple[Array, 
     xs, ys, bases, ends, beats = [], [], [], [], []
     tap, skip, y, base = load["tap"], load["skip"], 0, 0
     origin = load["offset"] - skip
-    left_beats, run_beats = load["beats"], load["first_beats"]
+    left_beats, run_beats = load["beats"] - load["spare"], load["first_beats"]
     while left_beats:
         now = min(run_beats, left_beats)
         count = walker["run"] - skip
@@ -142,8 +142,10 @@ def _check_store(machine: AcceleratorMachine, program: Program, index: int, comm
     path = _configured(registers, Register.STORE, index)
     address, source = store_addresses(command.values, path, machine.cols)
     size = machine.cols * (1 if path["narrow"] else 4)
-    last = int(address[:, -1].max()) + command.values["last_bytes"] if command.values["n_blocks"] == 1 else int(address[:, -1].max()) + min(
-        size, command.values["last_bytes"]
+    last = (
+        int(address[:, -1].max()) + command.values["last_bytes"]
+        if command.values["n_blocks"] == 1
+        else int(address[:, -1].max()) + min(size, command.values["last_bytes"])
     )
     if last > program.memory_bytes:
         raise ParameterError(f"command {index} (STORE) writes byte {last - 1}; the memory image has {program.memory_bytes} bytes")

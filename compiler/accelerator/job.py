@@ -1,0 +1,65 @@
+"""A problem with operands: its memory image, and the result that must come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...intrinsics import DType
+from ...intrinsics.accelerator import Program
+from ...intrinsics.numerics import Array, random_operand, shift_right, wrap
+from .lower import memory_image
+from .operators import reference
+from .problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operands:
+    """What a problem computes on.
+
+    Parameters
+    ----------
+    activations : (images, height, width, channels)
+    weights : (filters, depth)
+    bias, multiplier : (filters,) int64, or None
+    """
+
+    activations: Array
+    weights: Array
+    bias: Array | None = None
+    multiplier: Array | None = None
+
+
+def random_operands(problem: Problem, rng: np.random.Generator) -> Operands:
+    """Operands over the full range of their types, corners included."""
+    op, machine, output = problem.op, problem.machine, problem.output
+    word = DType(32)
+    return Operands(
+        activations=random_operand(rng, (op.images, op.height, op.width, op.channels), machine.a),
+        weights=random_operand(rng, (op.filters, op.depth), machine.b),
+        bias=random_operand(rng, (op.filters,), word).astype(np.int64) if output.uses_channels else None,
+        multiplier=random_operand(rng, (op.filters,), word).astype(np.int64) if output.narrow else None,
+    )
+
+
+def image_of(problem: Problem, operands: Operands) -> Array:
+    """Byte image with the operands in place."""
+    return memory_image(problem, operands.activations, operands.weights, bias=operands.bias, multiplier=operands.multiplier)
+
+
+def expected(problem: Problem, operands: Operands) -> Array:
+    """The result, (output pixels, filters), independent of programs and schedules."""
+    output = problem.output
+    sums = wrap(reference(problem.op, operands.activations, operands.weights), problem.machine.acc).astype(np.int64)
+    if operands.bias is not None and output.bias:
+        sums = wrap(sums + operands.bias, DType(32)).astype(np.int64)
+    if not output.narrow:
+        return sums.astype(np.int32)
+    scaled = shift_right(sums * operands.multiplier, output.shift, problem.machine.rounding) + output.zero_point
+    return np.clip(scaled, output.low, output.high).astype(np.int8 if output.low < 0 else np.uint8)
+
+
+def result_of(program: Program, memory: Array) -> Array:
+    """The result in a memory image after a run."""
+    return program.buffer("c").view(memory)

@@ -1,0 +1,290 @@
+"""One operator on one accelerator: schedule it, predict it exactly, run it on RTL, compare, and say where the cycles went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..compiler.accelerator.job import Operands, expected, image_of, random_operands, result_of
+from ..compiler.accelerator.lower import lower
+from ..compiler.accelerator.operators import convolution_of
+from ..compiler.accelerator.problem import Convolution, Output, Problem, gemm
+from ..compiler.accelerator.schedule import Schedule
+from ..hw.accelerator.machine import machine_of
+from ..hw.design_point import DesignPoint
+from ..intrinsics import MismatchError, ParameterError
+from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program, predict
+from ..intrinsics.accelerator.functional import execute
+from ..intrinsics.accelerator.ledger import array_ledger, critical_path
+from .accelerator_search import best_schedule
+
+if TYPE_CHECKING:
+    from ..compiler.operators import Operator
+    from ..sim.accelerator import AcceleratorModel, AcceleratorRun
+
+Progress = Callable[[str], None]
+
+FIDELITIES = ("model", "rtl", "both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorResult:
+    """What is known of one operator on one accelerator.
+
+    Parameters
+    ----------
+    design_hash : str
+    schedule : Schedule
+    model_cycles : int
+    rtl_cycles : int or None
+        None where RTL was not run.
+    events_equal : bool or None
+        Whether every event of the RTL came in the cycle that the model predicted.
+    matches_reference : bool
+        Whether the result (of the RTL, else of the functional model) equals the reference bit for bit.
+    macs : int
+        Useful multiply-accumulates.
+    utilization : float
+        ``macs / (cycles * peak)``.
+    ledger, critical_path : mapping
+        What the array did, and what was critical; each sums to the cycles.
+    commands : int
+    simulation_seconds, build_seconds : float
+    """
+
+    design_hash: str
+    schedule: Schedule
+    model_cycles: int
+    rtl_cycles: int | None
+    events_equal: bool | None
+    matches_reference: bool
+    macs: int
+    utilization: float
+    ledger: Mapping[str, int]
+    critical_path: Mapping[str, int]
+    commands: int
+    simulation_seconds: float = 0.0
+    build_seconds: float = 0.0
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing that was checked differs."""
+        return self.matches_reference and self.events_equal is not False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**plain, "schedule": self.schedule.to_dict(), "ledger": dict(self.ledger), "critical_path": dict(self.critical_path)}
+
+
+def as_convolution(operator: Convolution | Operator | str | tuple[int, int, int]) -> Convolution:
+    """A convolution from (M, N, K), an operator, or its string."""
+    if isinstance(operator, Convolution):
+        return operator
+    return gemm(*operator) if isinstance(operator, tuple) else convolution_of(operator)
+
+
+def simulate_accelerator(
+    point: DesignPoint,
+    operator: Convolution | Operator | str | tuple[int, int, int],
+    *,
+    schedule: Schedule | str = "best",
+    fidelity: str = "both",
+    output: Output | None = None,
+    timing: MemoryTiming | None = None,
+    limits: Limits | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> AcceleratorResult:
+    """Run one operator.
+
+    Parameters
+    ----------
+    point : DesignPoint
+        Of family ``accelerator``.
+    operator : Convolution, Operator, operator string, or (M, N, K)
+    schedule : Schedule or "best"
+        ``"best"`` searches all schedules.
+    fidelity : "model", "rtl" or "both"
+        ``model`` predicts cycles and computes the result functionally; the others run the RTL as well.
+    output : Output, optional
+        32-bit sums if absent.
+    seed : int
+        Of the operands.
+
+    Raises
+    ------
+    ScheduleError, ParameterError, SimulationError
+    """
+    if fidelity not in FIDELITIES:
+        raise ParameterError(f"fidelity must be one of {', '.join(FIDELITIES)}, not {fidelity!r}")
+    machine, timing = machine_of(point), timing or MemoryTiming()
+    problem = Problem(machine=machine, op=as_convolution(operator), output=output or Output())
+    chosen, found = _schedule(problem, schedule, timing, limits)
+    program = lower(problem, chosen)
+    events = predict(machine, program, memory=timing, limits=limits)
+    operands = random_operands(problem, np.random.default_rng(seed))
+    memory = image_of(problem, operands)
+    run, model = None, None
+    if fidelity == "model":
+        execute(machine, program, memory)
+    else:
+        from ..sim.accelerator import AcceleratorModel
+
+        model = AcceleratorModel(point, progress=progress)
+        run = model.run(program, memory, timing=timing, limits=limits, max_cycles=2 * events.cycles + 100_000)
+    return _result(machine, problem, program, chosen, events, operands, memory, run, model, timing, limits, found)
+
+
+def _schedule(problem: Problem, schedule: Schedule | str, timing: MemoryTiming, limits: Limits | None) -> tuple[Schedule, dict[str, Any]]:
+    if isinstance(schedule, Schedule):
+        return schedule, {}
+    if schedule != "best":
+        raise ParameterError(f"schedule must be a Schedule or 'best', not {schedule!r}")
+    result = best_schedule(problem, timing=timing, limits=limits)
+    found = {name: getattr(result, name) for name in ("candidates", "legal", "scored", "seconds")}
+    return result.schedule, found
+
+
+def _result(
+    machine: AcceleratorMachine,
+    problem: Problem,
+    program: Program,
+    schedule: Schedule,
+    events: Events,
+    operands: Operands,
+    memory: np.ndarray[Any, Any],
+    run: AcceleratorRun | None,
+    model: AcceleratorModel | None,
+    timing: MemoryTiming,
+    limits: Limits | None,
+    found: dict[str, Any],
+) -> AcceleratorResult:
+    observed = events if run is None else run.events
+    exact = None if run is None else observed == events
+    cycles = observed.cycles
+    return AcceleratorResult(
+        design_hash=machine.design_hash,
+        schedule=schedule,
+        model_cycles=events.cycles,
+        rtl_cycles=None if run is None else run.cycles,
+        events_equal=exact,
+        matches_reference=bool(np.array_equal(result_of(program, memory), expected(problem, operands))),
+        macs=problem.op.macs,
+        utilization=problem.op.macs / (cycles * machine.macs_per_cycle),
+        ledger=array_ledger(machine, program, observed),
+        critical_path=critical_path(machine, program, events if exact is False else observed, memory=timing, limits=limits),
+        commands=len(program.commands),
+        simulation_seconds=0.0 if run is None else run.simulation_seconds,
+        build_seconds=0.0 if model is None else model.library.build_seconds,
+        search=found,
+    )
+
+
+def require_exact(result: AcceleratorResult, reproducer: str) -> None:
+    """Stop at any difference between model and RTL.
+
+    Raises
+    ------
+    MismatchError
+        Holds the reproducer.
+    """
+    if not result.matches_reference:
+        raise MismatchError(f"the result differs from the reference; reproduce: {reproducer}")
+    if result.events_equal is False:
+        raise MismatchError(
+            f"model ({result.model_cycles} cycles) and RTL ({result.rtl_cycles} cycles) differ in an event; reproduce: {reproducer}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What one changed parameter would give, with the best schedule of the changed design.
+
+    Parameters
+    ----------
+    parameter : str
+    value : int or bool
+        The new value.
+    cycles : int or None
+        None if the changed design has no schedule.
+    ratio : float or None
+        New cycles over old.
+    """
+
+    parameter: str
+    value: int | bool
+    cycles: int | None
+    ratio: float | None
+
+
+def sensitivity(
+    point: DesignPoint,
+    operator: Convolution | Operator | str | tuple[int, int, int],
+    *,
+    output: Output | None = None,
+    timing: MemoryTiming | None = None,
+) -> tuple[int, tuple[Change, ...]]:
+    """What doubling each parameter would buy, by the exact model and a new exhaustive search each time.
+
+    Returns
+    -------
+    cycles : int
+        Of the best schedule of ``point``.
+    changes : tuple of Change
+        The best first.
+    """
+    op, timing = as_convolution(operator), timing or MemoryTiming()
+    base = _best_cycles(point, op, output, timing)
+    if base is None:
+        raise ParameterError("the design has no schedule for this operator")
+    changes = []
+    for name, value in _doubled(point):
+        try:
+            changed = DesignPoint(point.family, replace(point.parameters, **{name: value}))  # type: ignore[arg-type]
+        except ParameterError:
+            continue
+        cycles = _best_cycles(changed, op, output, timing)
+        changes.append(Change(parameter=name, value=value, cycles=cycles, ratio=None if cycles is None else cycles / base))
+    slower = MemoryTiming(latency=2 * timing.latency)
+    cycles = _best_cycles(point, op, output, slower)
+    changes.append(Change(parameter="memory_latency", value=slower.latency, cycles=cycles, ratio=None if cycles is None else cycles / base))
+    return base, tuple(sorted(changes, key=lambda change: (change.ratio is None, change.ratio)))
+
+
+def _doubled(point: DesignPoint) -> list[tuple[str, int | bool]]:
+    names = ["rows", "cols", "spad_kib", "acc_kib", "port_bytes", "queue_depth", "outstanding"]
+    if getattr(point.parameters, "core", "") == "dot-product":
+        names.append("lanes")
+    doubled: list[tuple[str, int | bool]] = [(name, 2 * getattr(point.parameters, name)) for name in names]
+    return doubled if getattr(point.parameters, "split", True) else [*doubled, ("split", True)]
+
+
+def _best_cycles(point: DesignPoint, op: Convolution, output: Output | None, timing: MemoryTiming) -> int | None:
+    from ..intrinsics import ScheduleError
+
+    try:
+        return best_schedule(Problem(machine=machine_of(point), op=op, output=output or Output()), timing=timing).cycles
+    except ScheduleError:
+        return None
+
+
+def in_words(result: AcceleratorResult, changes: tuple[Change, ...] = ()) -> list[str]:
+    """The ledgers as sentences."""
+    cycles = result.rtl_cycles or result.model_cycles
+    port = sum(result.critical_path[name] for name in ("load_port", "store_port", "credit_stall"))
+    array = sum(result.critical_path[name] for name in ("compute", "array_pad", "preload"))
+    kind, share = ("port-bound", port) if port > array else ("array-bound", array)
+    what = "loads and stores" if kind == "port-bound" else "the array"
+    lines = [
+        f"{kind}: {share / cycles:.0%} of the critical path is {what}",
+        f"the array has a useful beat in {result.ledger['beats'] / cycles:.1%} of {cycles} cycles; utilisation {result.utilization:.1%}",
+    ]
+    best = next((change for change in changes if change.ratio is not None and change.ratio < 0.999), None)
+    if best is not None and best.ratio is not None:
+        lines.append(f"{best.parameter} {best.value} would give {best.ratio - 1:+.0%} cycles")
+    return lines
