@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..intrinsics import DType, FormatError, ParameterError
+from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import Array, random_operand
 from . import forms
 from .forms import CLASSES, FORMS, Access, Form, Parameters, Shape
@@ -122,7 +124,8 @@ class Operator:
         return replace(self, weight=weight)
 
     def random_inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        """One array per input over the full range of its type, corners over-represented."""
+        """One array per input over the full range of its type, corners over-represented; refused if they do not fit into memory."""
+        require_memory(sum(map(math.prod, (*self.input_shapes, self.output_shape))), self.name)
         return tuple(random_operand(rng, shape, dtype) for shape, dtype in zip(self.input_shapes, (self.a, self.b), strict=False))
 
     def reference(self, inputs: Sequence[Array]) -> Array:

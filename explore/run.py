@@ -69,8 +69,8 @@ def explore(
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise ParameterError(f"workers must be an integer of at least 1, not {workers!r}; nearest legal value: 1")
     folder = Path(out_dir)
+    run = _Run(study, folder, workers, progress or (lambda *_: None), area, evaluator, verifier)  # refuses an unknown workload
     prepare(folder, study, resume=resume)
-    run = _Run(study, folder, workers, progress or (lambda *_: None), area, evaluator, verifier)
     with Journal(folder / JOURNAL, study.hash) as journal, _interruptible() as stop:
         write_study(folder, study)
         return run.all(journal, stop)

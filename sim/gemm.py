@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..intrinsics import Measurement, ParameterError
+from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import random_operand
 from ..intrinsics.reference import GemmTiling, gemm_reference
 from ..intrinsics.timing import utilization
@@ -60,7 +61,7 @@ def simulate_gemm(
     Raises
     ------
     ParameterError
-        If a size, the order or a probability is outside its domain.
+        If a size, the order or a probability is outside its domain, or the operands do not fit into memory.
     SimulationError
         If the run hits the bound on cycles or hangs.
     ToolNotFoundError, ToolFailedError
@@ -69,6 +70,7 @@ def simulate_gemm(
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ParameterError(f"seed must be an integer of at least 0, not {seed!r}; nearest legal value: 0")
     tiling = GemmTiling(design.machine, m, n, k)
+    require_memory(m * k + k * n + m * n, f"a GEMM of {m}x{n}x{k}")
     order = tiling.best_order if order is None else order
     expected = tiling.cycles(order)
     library = build(design)

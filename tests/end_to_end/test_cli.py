@@ -53,6 +53,9 @@ MISTAKES = [
         "K of a GEMM must be an integer of at least 1, not 0; nearest legal value: 1",
     ),
     ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--gemm", "4x4"), "--gemm must be MxNxK"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--gemm", ""), "--gemm must be MxNxK"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--gemm", "9999999x9999999x1"), "GB of memory are available"),
+    ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--operator", "conv2d:1x999999x999999x64,64x3x3"), "GB of memory are available"),
     ((*SYSTOLIC, "--rows", "4", "--cols", "4"), "needs one of --gemm MxNxK and --operator OP"),
     ((*SYSTOLIC, "--rows", "four", "--cols", "4", "--gemm", "4x4x4"), "must be an integer, not 'four'"),
     ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--order", "mm", "--gemm", "4x4x4"), "order"),
@@ -124,3 +127,39 @@ def test_doctor_finds_the_toolchain(capfd):
         tool["tool"] for tool in data["tools"]
     }
     assert all(tool["found"] and tool["version"] for tool in data["tools"])
+
+
+def celosia(*arguments: str, redirect: str) -> subprocess.CompletedProcess[str]:
+    line = f'exec "$0" -m celosia "$@" {redirect}'
+    return subprocess.run(["/bin/bash", "-c", line, sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("redirect", "code", "says"), [(">/dev/full", 2, "No space left"), (">&-", 0, ""), ("2>&-", 0, "")])
+def test_output_that_goes_nowhere_is_no_traceback(redirect, code, says):
+    done = celosia("coverage", "--list", redirect=redirect)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == (1 if says else 0)
+
+
+def test_a_reader_that_leaves_early_is_no_traceback():
+    done = celosia("coverage", "--list", redirect="| true; exit ${PIPESTATUS[0]}")
+    assert done.stderr == ""
+
+
+def test_ctrl_c_while_modules_load_is_one_line(capfd, monkeypatch):
+    monkeypatch.setattr("celosia.cli.command.build_parser", interrupted)
+    code, out, err = run(capfd, "doctor")
+    assert (code, out, err) == (130, "", "celosia: interrupted\n")
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_unknown_workload_leaves_no_folder(capfd, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text('[hardware.systolic]\nrows = 2\ncols = 2\n[workload]\noperators = ["resnet19"]\n')
+    code, _, err = run(capfd, "explore", str(study), "--out", str(tmp_path / "out"), "--quiet")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert not (tmp_path / "out").exists()

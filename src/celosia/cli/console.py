@@ -10,6 +10,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from ..intrinsics.errors import CelosiaError
+
 
 class Console:
     """The real stdout for the command's own document; stray prints of libraries and tools go to stderr.
@@ -26,6 +28,7 @@ class Console:
     """
 
     def __init__(self, *, json_wanted: bool, quiet: bool) -> None:
+        _open_missing()
         self.json_wanted = json_wanted
         self.progress = ProgressLine(enabled=not quiet)
         self._stdout = -1
@@ -46,8 +49,13 @@ class Console:
         """Print the command's document: ``data`` as JSON or ``text`` for people."""
         self.progress.close()
         document = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False) if self.json_wanted else text
-        with os.fdopen(os.dup(self._stdout), "w", encoding="utf-8", errors="replace") as stream:
-            stream.write(document.rstrip("\n") + "\n")
+        try:
+            with os.fdopen(os.dup(self._stdout), "w", encoding="utf-8", errors="replace") as stream:
+                stream.write(document.rstrip("\n") + "\n")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CelosiaError(f"standard output cannot be written ({error.strerror or error})") from error
 
     def note(self, text: str) -> None:
         """Print a remark for people on stderr."""
@@ -57,6 +65,17 @@ class Console:
     def error(self, text: str) -> None:
         """Print an error as one line on stderr."""
         self.note("celosia: " + " ".join(text.split()))
+
+
+def _open_missing() -> None:
+    """Give descriptors 1 and 2 somewhere to go if the caller closed them, or the next file would take their numbers."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if getattr(sys, name) is None:  # so Python starts when the descriptor is closed
+            setattr(sys, name, os.fdopen(os.dup(descriptor), "w"))
 
 
 def _plain(value: Any) -> Any:

@@ -27,10 +27,11 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Explore, verify and show the front; exit code 1 if a member failed on RTL."""
-    from ..explore.run import explore
     from ..explore.study import Study
 
     study = Study.load(arguments.study, budget=arguments.budget, seed=arguments.seed)
+    from ..explore.run import explore  # slow, so after the study's mistakes
+
     folder = arguments.out or Path("runs") / study.name
     result = explore(study, folder, resume=arguments.resume, workers=arguments.workers, progress=console.progress)
     if result.interrupted:

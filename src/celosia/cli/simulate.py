@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     point = design_point(arguments)
     if (arguments.gemm is None) == (arguments.operator is None):
         raise FormatError("simulate needs one of --gemm MxNxK and --operator OP, such as --gemm 64x64x64")
-    measurement = _gemm(arguments, point, console) if arguments.gemm else _operator(arguments, point, console)
+    measurement = _gemm(arguments, point, console) if arguments.gemm is not None else _operator(arguments, point, console)
     data = {"name": point.name, "design_point": point.to_dict(), **measurement.to_dict()}
     console.result(data, describe(point.name, measurement))
     return 0 if measurement.matches_reference and measurement.model_cycles in (None, measurement.cycles) else 1
