@@ -21,8 +21,6 @@ Progress = Callable[..., None]
 SPARE_CYCLES = 100_000
 """A run is stopped when it needs more than twice the cycles of the exact model, and these."""
 
-_libraries: dict[str, Any] = {}
-_building = threading.Lock()
 _tvm = threading.Lock()  # TVM's tables of intrinsics and its schedules are shared by all threads
 
 
@@ -88,10 +86,10 @@ def run_operator(
     progress: Progress | None = None,
 ) -> Measurement:
     """Build the design (or load it), compile the scheduled operator, run it, compare with ``reference``."""
-    from ..sim import Model
+    from ..sim import Model, build
 
     machine, expected = point.machine, stream_cycles(point.machine, schedule.nest)
-    library = library_of(point)
+    library = build(point)
     program = _program(operator, machine, schedule)
     report = progress and (lambda cycles: progress("simulate", cycles, expected))
     with Model(library, max_cycles=max_cycles or 2 * expected + SPARE_CYCLES) as model:
@@ -118,21 +116,6 @@ def run_operator(
         simulation_seconds=seconds,
         build_seconds=library.build_seconds,
     )
-
-
-def library_of(point: DesignPoint) -> Any:
-    """The library of a design, the same one for the whole process.
-
-    Compiled operators find a design's symbols by name, so by the library that was loaded first. If sources or tools change
-    under a running process, `build` would load a second library of the same design, and calls would go to the other one.
-    """
-    from ..sim import build
-
-    if point.hash not in _libraries:
-        library = build(point)
-        with _building:
-            _libraries.setdefault(point.hash, library)
-    return _libraries[point.hash]
 
 
 def _program(operator: Operator, machine: Machine, schedule: Schedule) -> Any:

@@ -52,11 +52,15 @@ _PRELUDE = (
 _TAIL_LINES = 20
 
 _loaded: dict[Path, Library] = {}
+_points: dict[str, Library] = {}  # by design hash
 _loading = threading.Lock()
 
 
 def build(design: Design, *, progress: Progress | None = None) -> Library:
     """Build and load the library of a design, or load it from the cache (then neither HDL nor a tool is touched).
+
+    A design point has one library per process, also if sources, tools or the cache folder change meanwhile: compiled
+    operators find it by symbols that hold the design's hash. `Model.bind` refuses RTL that shares a hash with other RTL.
 
     Parameters
     ----------
@@ -71,6 +75,9 @@ def build(design: Design, *, progress: Progress | None = None) -> Library:
     CelosiaError
         If the cache folder cannot be written.
     """
+    is_point = _given_rtl(design) is None
+    if is_point and design.machine.design_hash in _points:
+        return _points[design.machine.design_hash]
     job = _Job.of(design, progress or (lambda stage: None))
     started = time.perf_counter()
     was_there = job.path.exists()
@@ -81,7 +88,7 @@ def build(design: Design, *, progress: Progress | None = None) -> Library:
         known = _loaded.get(job.path)
         if known is None:
             known = _loaded[job.path] = _load(job, seconds)
-    return known
+        return _points.setdefault(job.machine.design_hash, known) if is_point else known
 
 
 def _load(job: _Job, seconds: float) -> Library:

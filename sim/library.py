@@ -78,6 +78,11 @@ class Library:
             raise HashMismatchError(f"library {self.path} was built with key {self.record.get('key')}, not {key}; build it again")
 
     @property
+    def owns_symbols(self) -> bool:
+        """Whether compiled operators, which find ``push`` and ``flush`` by name, call this library and no other of the same hash."""
+        return all(_address(ctypes.CDLL(None), name) == _address(self.handle, name) for name in (self.push_symbol, self.flush_symbol))
+
+    @property
     def design_hash(self) -> str:
         """Hash of the design point."""
         return self.machine.design_hash
@@ -98,6 +103,10 @@ class Library:
 
     def __repr__(self) -> str:
         return f"Library({self.machine.name!r}, {str(self.path)!r})"
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int | None:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
 
 
 def _record_dtype(layout: dict[str, Any]) -> np.dtype[Any]:

@@ -256,9 +256,15 @@ class Model:
         Raises
         ------
         SimulationError
-            If this thread has bound a model of the library already.
+            If this thread has bound a model of the library already, or if another library of the same design hash was loaded
+            first, so that compiled operators would call that one.
         """
         library, me = self.library, threading.get_ident()
+        if not library.owns_symbols:
+            raise SimulationError(
+                f"this process loaded another library of design {library.design_hash} first, and compiled operators would call that one; "
+                "give this RTL a hash of its own, or start a new process"
+            )
         if library.binding_owner == me:
             raise SimulationError(f"this thread has already bound a model of {self.machine.name}; leave that binding first")
         with library.binding_lock:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from celosia.hw.design_point import DesignPoint
 from celosia.intrinsics import CelosiaError, HashMismatchError, ToolFailedError, ToolNotFoundError
 from celosia.sim import Library, build, simulate_gemm, toolchain, toolchain_report
 from celosia.sim.cache import Cache, digest
@@ -191,6 +192,16 @@ def test_a_damaged_library_is_removed_and_built_again(fresh_cache: Path, monkeyp
 def test_different_rtl_of_one_design_gets_different_libraries() -> None:
     assert build(toy()).path != build(toy("signedness")).path
     assert build(toy()) is build(toy())
+
+
+def test_a_design_point_has_one_library_per_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = build(DesignPoint.create("dot-product", lanes=1, depth=2))
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
+    monkeypatch.setenv("CELOSIA_CXX", "no-such-compiler")
+    assert build(DesignPoint.create("dot-product", lanes=1, depth=2)) is library
+    assert library.owns_symbols
+    with pytest.raises(ToolNotFoundError):
+        build(DesignPoint.create("dot-product", lanes=1, depth=3))
 
 
 def test_a_cached_design_needs_neither_hdl_nor_locks() -> None:

@@ -82,6 +82,19 @@ def test_push_and_flush_by_symbol_drive_the_bound_model() -> None:
     assert flush() != 0
 
 
+def test_rtl_that_shares_its_hash_with_other_rtl_cannot_be_bound() -> None:
+    first, second = (build(toy(mutation, design_hash="51b01ca11ed1")) for mutation in (None, "signedness"))
+    with Model(first) as model, model.bind():
+        assert first.owns_symbols
+    with (
+        Model(second) as model,
+        pytest.raises(SimulationError, match="another library of design 51b01ca11ed1 first, .*; give this RTL a hash of its own"),
+        model.bind(),
+    ):
+        pass
+    assert second.binding_owner is None
+
+
 def test_two_models_in_two_threads() -> None:
     library = build(toy())
     a, b = operands(2, 40, 30, 50)
