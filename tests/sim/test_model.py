@@ -88,7 +88,7 @@ def test_rtl_that_shares_its_hash_with_other_rtl_cannot_be_bound() -> None:
         assert first.owns_symbols
     with (
         Model(second) as model,
-        pytest.raises(SimulationError, match="another library of design 51b01ca11ed1 first, .*; give this RTL a hash of its own"),
+        pytest.raises(SimulationError, match=r"another library of design 51b01ca11ed1 first, .*; give this RTL a hash of its own"),
         model.bind(),
     ):
         pass
