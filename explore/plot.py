@@ -119,4 +119,5 @@ class Plot:
         axes.tick_params(which="both", color="#888888")
         axes.set_title(self.title, loc="left", fontsize=13, fontweight="bold", pad=26)
         axes.text(0, 1.025, self.subtitle, transform=axes.transAxes, fontsize=9, color="#555555")
-        axes.legend(title="verified on RTL", frameon=False, loc="upper right", alignment="left")
+        if self.front:
+            axes.legend(title="verified on RTL", frameon=False, loc="upper right", alignment="left")

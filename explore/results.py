@@ -212,6 +212,8 @@ def write_results(result: StudyResult) -> None:
         If the folder cannot be written.
     """
     try:
+        for leftover in result.folder.glob(".new-*"):  # of a process that was killed here; the journal's lock keeps others out
+            shutil.rmtree(leftover, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=result.folder))
         try:
             _write(result, fresh)

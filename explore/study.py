@@ -309,6 +309,8 @@ def _workload(table: _Table) -> Workload:
 def _entry(place: str, entry: Any) -> tuple[str, int]:
     if isinstance(entry, str):
         entry = {"operator": entry}
+    if not isinstance(entry, Mapping):
+        raise FormatError(f"{place} must be a workload's name, an operator string, a file or {{operator, weight}}, not {entry!r}")
     table = _Table(place, entry, ("operator", "weight"))
     text, weight = table.text("operator"), table.integer("weight", 1, 10**6, default=1)
     if ":" in text and not text.endswith(".toml"):

@@ -34,6 +34,7 @@ def simulate_gemm(
     gaps: float = 0.0,
     backpressure: float = 0.0,
     progress: Progress | None = None,
+    building: Callable[[str], None] | None = None,
 ) -> Measurement:
     """Multiply random full-range operands on the RTL and compare with NumPy.
 
@@ -52,6 +53,8 @@ def simulate_gemm(
         Probability per cycle that an operand is not offered, that a result is not taken.
     progress : callable, optional
         Called with the cycles so far and the cycles of the exact model, some ten times per second.
+    building : callable, optional
+        Called with the name of each stage, if the design must be built first.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def simulate_gemm(
     require_memory(m * k + k * n + m * n, f"a GEMM of {m}x{n}x{k}")
     order = tiling.best_order if order is None else order
     expected = tiling.cycles(order)
-    library = build(design)
+    library = build(design, progress=building)
     bound = max_cycles if max_cycles is not None else _default_bound(expected, gaps, backpressure)
     contraction = design.machine.instruction.contraction
     rng = np.random.default_rng(seed)

@@ -171,7 +171,7 @@ def require_compiler() -> Compiler:
         If there is none, or if the one that an environment variable names does not exist.
     """
     for variable in ("CELOSIA_CXX", "CXX"):
-        words = shlex.split(os.environ.get(variable, ""))
+        words = _words(variable)
         if words:
             return _named(variable, words)
     for name in _CANDIDATES:
@@ -182,6 +182,14 @@ def require_compiler() -> Compiler:
         return Compiler(command=(sys.executable, "-m", "ziglang", "c++"), kind="zig", origin="package ziglang")
     searched = f"CELOSIA_CXX, CXX, {', '.join(_CANDIDATES)} on PATH ({os.environ.get('PATH', '')}), the Python package ziglang"
     raise ToolNotFoundError(f"no C++ compiler; looked at {searched}; {_INSTALL_COMPILER}")
+
+
+def _words(variable: str) -> list[str]:
+    text = os.environ.get(variable, "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ToolNotFoundError(f"{variable} must name a C++ compiler as a shell would read it, not {text!r} ({error})") from None
 
 
 def _named(variable: str, words: list[str]) -> Compiler:

@@ -163,3 +163,35 @@ def test_an_unknown_workload_leaves_no_folder(capfd, tmp_path):
     code, _, err = run(capfd, "explore", str(study), "--out", str(tmp_path / "out"), "--quiet")
     assert (code, len(err.splitlines())) == (2, 1)
     assert not (tmp_path / "out").exists()
+
+
+STUDY = "[hardware.systolic]\nrows = [1, 2]\ncols = 2\n[workload]\noperators = {operators}\n[limits]\n{limits}\n"
+
+
+def explore(capfd: pytest.CaptureFixture[str], folder: Path, operators: str, limits: str = "") -> tuple[int, str, str]:
+    study = folder / "study.toml"
+    study.write_text(STUDY.format(operators=operators, limits=limits))
+    return run(capfd, "explore", str(study), "--budget", "4", "--out", str(folder / "out"), "--quiet", "--json")
+
+
+def test_an_operator_of_a_wrong_type_is_named(capfd, tmp_path):
+    code, out, err = explore(capfd, tmp_path, "[5]")
+    assert (code, out) == (2, "")
+    assert "study.workload.operators[0] must be a workload's name" in err
+
+
+def test_an_empty_front_is_a_document_and_one_sentence(capfd, tmp_path):
+    (tmp_path / "out" / ".new-left-by-a-killed-run").mkdir(parents=True)
+    code, out, err = explore(capfd, tmp_path, '["gemm:4x4x4"]', "cycles = 1")
+    assert code == 1
+    assert json.loads(out)["front"] == []
+    assert "the front is empty" in err
+    assert "Warning" not in err
+    assert not list((tmp_path / "out").glob(".new-*"))
+
+
+def test_a_compiler_variable_that_no_shell_could_read(capfd, monkeypatch):
+    monkeypatch.setenv("CELOSIA_CXX", '"g++')
+    code, out, _ = run(capfd, "doctor", "--json")
+    assert code == 3
+    assert "CELOSIA_CXX must name a C++ compiler" in next(tool["hint"] for tool in json.loads(out)["tools"] if tool["tool"] == "compiler")

@@ -101,6 +101,7 @@ class ProgressLine:
         self.started: dict[str, float] = {}
         self.shown = 0.0
         self.open = False
+        self.stages = 0
 
     def __call__(self, action: str, done: float, total: float | None = None, note: str = "") -> None:
         """Show that ``done`` of ``total`` units of ``action`` are finished."""
@@ -118,6 +119,12 @@ class ProgressLine:
             self.open = True
         else:
             print(line, file=sys.stderr, flush=True)
+
+    def stage(self, name: str) -> None:
+        """Show that the next stage of a build has begun, if the build lasts."""
+        self.stages += 1
+        self.shown = self.shown or time.monotonic()
+        self("build, stage", self.stages, note=name)
 
     def close(self) -> None:
         """End the line, so that other output starts on a fresh one."""

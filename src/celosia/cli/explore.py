@@ -40,6 +40,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.result(data, describe(result))
     for reason, count in data["failures"].items():
         console.note(f"{count} candidates have no measurements: {reason}")
+    if not result.front and not result.rejected:
+        console.error(f"no candidate of {result.evaluated} could be measured, so the front is empty; widen the domains or the limits")
     for failure in result.rejected:
         error = failure["error"]
         console.error(f"{failure['name']} failed its verification on {failure['operator']}: {error['class']}: {error['message']}")

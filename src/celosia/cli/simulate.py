@@ -53,6 +53,7 @@ def _gemm(arguments: argparse.Namespace, point: Any, console: Console) -> Measur
         gaps=arguments.gaps,
         backpressure=arguments.backpressure,
         progress=partial(console.progress, "simulated cycles"),
+        building=console.progress.stage,
     )
 
 
