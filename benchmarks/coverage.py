@@ -53,7 +53,7 @@ def describe(what: str, report: Coverage, seconds: float) -> None:
 
 def full(instructions: Any) -> None:
     start = time.perf_counter()
-    everything = tasks("configs")
+    everything = tasks("operators")
     report = coverage(everything, instructions)
     seconds = time.perf_counter() - start
     describe(f"CONFIGS, {len(everything)} shapes", report, seconds)

@@ -82,15 +82,15 @@ def tasks(name: str) -> list[Task]:
     Parameters
     ----------
     name : str
-        ``configs``: every shape of the kinds C1D C2D C3D CAP DEP DIL GMM GRP T2D NRM SFM CBR TBG of TVM's CONFIGS, in int8 where the
-        kind has such a form. A path ending in ``.py``, or ``FILE.py:NAME``: the PrimFuncs that the file defines. Anything else as
+        ``operators``: every shape of the kinds C1D C2D C3D CAP DEP DIL GMM GRP T2D NRM SFM CBR TBG of TVM's CONFIGS, in int8 where
+        the kind has such a form. A path ending in ``.py``, or ``FILE.py:NAME``: the PrimFuncs that the file defines. Anything else as
         in `workload`.
 
     Raises
     ------
     FormatError
     """
-    if name == "configs":
+    if name == "operators":
         return [*(task(operator) for operator in workload("operators")), *_other_configs()]
     path, _, member = name.partition(".py:")
     if name.endswith(".py") or member:

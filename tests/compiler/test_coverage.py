@@ -131,7 +131,7 @@ def test_names_are_unique():
 
 
 def test_configs_hold_every_kind():
-    found = tasks("configs")
+    found = tasks("operators")
     kinds = [item.name.split(":")[0] for item in found]
     assert len(found) == 52
     assert kinds.count("sfm") == kinds.count("cbr") == 4
