@@ -17,6 +17,7 @@ from ..intrinsics.accelerator import AcceleratorMachine
 from . import builder
 from .builder import Progress
 from .cache import Cache, cache_root, digest
+from .harness import wrapper
 from .library import RECORD_SYMBOL
 from .toolchain import require_compiler, require_verilator, version_of
 
@@ -84,7 +85,9 @@ def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -
                 _loaded[job.path] = AcceleratorLibrary(job.path, job.machine, build_seconds=seconds)  # type: ignore[arg-type]
             except OSError as error:
                 job.cache.discard("libraries", job.key)
-                raise ToolFailedError(f"library {job.path} could not be loaded and was removed from the cache; try again ({error})") from error
+                raise ToolFailedError(
+                    f"library {job.path} could not be loaded and was removed from the cache; try again ({error})"
+                ) from error
         return _loaded[job.path]
 
 
@@ -99,7 +102,7 @@ class _AcceleratorJob(builder._Job):
         verilator, compiler = require_verilator(), require_compiler()
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
-        key = digest([*parts, *builder._recipe_parts(verilator, compiler)])
+        key = digest([*parts, _HARNESS.read_text(encoding="utf-8"), *builder._recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )
@@ -122,14 +125,13 @@ class _AcceleratorJob(builder._Job):
         model = folder / "model"
         ports = [{"name": port.name, "width": port.width, "direction": port.direction} for port in rtl.ports]
         record = {"key": self.key, "design_hash": self.machine.design_hash, "top": rtl.top, "ports": ports}
-        source = builder.wrapper(rtl.ports, record)
+        source = wrapper(rtl.ports, record)
         constants = f"#define CELOSIA_PORT_BYTES {rtl.machine.port_bytes}\n"
         (model / "wrapper.cpp").write_text(source, encoding="utf-8")
         (model / "accelerator.cpp").write_text(constants + _HARNESS.read_text(encoding="utf-8"), encoding="utf-8")
         exported = "construct; destruct; eval; celosia_accelerator_run; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
         (model / "exports.map").write_text(f"{{ global: {exported} local: *; }};\n", encoding="utf-8")
-        names = [*sorted(path.name for path in model.glob("V*.cpp")), "wrapper.cpp", "accelerator.cpp"]
-        (model / "unity.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+        builder._write_units(model, ("wrapper.cpp", "accelerator.cpp"))
 
 
 @functools.lru_cache(maxsize=1)

@@ -165,14 +165,7 @@ class _Job:
         (model / "wrapper.cpp").write_text(wrapper(rtl.ports, record), encoding="utf-8")
         (model / "celosia_design.h").write_text(design_header(rtl.ports, self.machine), encoding="utf-8")
         (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
-        generated = sorted(path.name for path in model.glob("V*.cpp"))
-        slow = [name for name in generated if any(mark in name for mark in ("Slow", "Syms", "Trace"))]
-        fast = [name for name in generated if name not in slow]
-        include = '#include "{}"\n'.format
-        # Two units, one per core. Set-up and dumping need no speed, but are most of the text.
-        harness = [*map(include, ("wrapper.cpp", "celosia_design.h", "entries.cpp")), '#pragma GCC optimize("O0")\n', *map(include, slow)]
-        (model / "unity_model.cc").write_text("".join(map(include, fast)), encoding="utf-8")
-        (model / "unity_harness.cc").write_text("".join(harness), encoding="utf-8")
+        _write_units(model, ("wrapper.cpp", "celosia_design.h", "entries.cpp"))
 
     def _compile(self, folder: Path, runtime: Path) -> None:
         command = [*self.compiler.command, *self.compiler.model_flags, *_includes(self.verilator), "-Imodel"]
@@ -229,6 +222,19 @@ class _Job:
         log.write_text(f"{shlex.join(command)}\n{output}\n{_outcome(code)}\n", encoding="utf-8")
         tail = " | ".join([line.strip() for line in output.splitlines() if line.strip()][-_TAIL_LINES:])
         return f"{tool} {_outcome(code)} on design {self.machine.design_hash}; log: {log}" + (f"; its last lines: {tail}" if tail else "")
+
+
+def _write_units(model: Path, harness: Sequence[str]) -> None:
+    """Two translation units that compile at the same time: what runs every cycle, and the rest.
+
+    Set-up and dumping need no speed, but are most of the text.
+    """
+    generated = sorted(path.name for path in model.glob("V*.cpp"))
+    slow = [name for name in generated if any(mark in name for mark in ("Slow", "Syms", "Trace"))]
+    include = '#include "{}"\n'.format
+    rest = [*map(include, harness), '#pragma GCC optimize("O0")\n', *map(include, slow)]
+    (model / f"{_UNITS[0]}.cc").write_text("".join(include(name) for name in generated if name not in slow), encoding="utf-8")
+    (model / f"{_UNITS[1]}.cc").write_text("".join(rest), encoding="utf-8")
 
 
 def _outcome(code: int) -> str:

@@ -15,7 +15,7 @@ EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary 
 def add(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "emit", "write the Verilog of a design, its description, C header and testbench", EXAMPLE)
-    for family in add_families(parser, EXAMPLE):
+    for family in add_families(parser, EXAMPLE)[1]:
         family.add_argument("-o", "--out", type=Path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
         family.add_argument("--prefix", metavar="NAME", help="prefix of the Verilog module's name")
         family.set_defaults(handler=run)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..hw import FAMILIES, Option, options
 from ..hw.design_point import DesignPoint
+from ..hw.parameters import family_of
 from ..intrinsics.errors import FormatError
 
 
@@ -21,7 +22,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     """Build the parser of the whole command line."""
-    from . import coverage, doctor, emit, explore, simulate
+    from . import accelerator, coverage, doctor, emit, explore, simulate
 
     parser = Parser(
         prog="celosia",
@@ -32,6 +33,7 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     for module in (emit, simulate, coverage, explore, doctor):
         module.add(verbs)
+    accelerator.add_selftest(verbs)
     return parser
 
 
@@ -49,19 +51,21 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
-def add_families(parser: Parser, example: str) -> list[Parser]:
-    """Add one sub-command per family of blocks, with an option per parameter."""
+def add_families(parser: Parser, example: str) -> tuple[Any, list[Parser]]:
+    """Add one sub-command per family of stream blocks; returns the sub-commands' container and their parsers."""
     families = parser.add_subparsers(dest="family", metavar="FAMILY", required=True, parser_class=Parser)
-    made = []
-    for family, record in FAMILIES.items():
-        summary = (record.__doc__ or family).splitlines()[0]
-        sub: Parser = families.add_parser(family, help=summary, description=summary, epilog=f"example: {example}")
-        group = sub.add_argument_group("design parameters")
-        for option in options(family):
-            _add_option(group, option)
-        add_output_options(sub)
-        made.append(sub)
-    return made
+    return families, [add_family(families, family, example) for family in FAMILIES]
+
+
+def add_family(families: Any, family: str, example: str) -> Parser:
+    """Add the sub-command of a family, with an option per parameter."""
+    summary = (family_of(family).__doc__ or family).splitlines()[0]
+    parser: Parser = families.add_parser(family, help=summary, description=summary, epilog=f"example: {example}")
+    group = parser.add_argument_group("design parameters")
+    for option in options(family):
+        _add_option(group, option)
+    add_output_options(parser)
+    return parser
 
 
 def _add_option(group: Any, option: Option) -> None:
@@ -135,6 +139,14 @@ def natural(text: str) -> int:
     value = _integer(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, not {value}; nearest legal value: 0")
+    return value
+
+
+def positive_number(text: str) -> float:
+    """Parse a number above 0."""
+    value = _number(text, 1e6)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be above 0, not 0")
     return value
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..intrinsics import FormatError, Measurement, ParameterError
+from . import accelerator
 from .console import Console, table
 from .parser import add_families, add_verb, design_point, gemm_shape, natural, positive, probability
 
@@ -16,7 +17,8 @@ EXAMPLE = "celosia simulate systolic --rows 8 --cols 8 --gemm 64x64x64 --seed 0 
 def add(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "simulate", "run a GEMM or an operator on the RTL of a design and compare it with a reference", EXAMPLE)
-    for family in add_families(parser, EXAMPLE):
+    families, made = add_families(parser, EXAMPLE)
+    for family in made:
         family.add_argument("--gemm", metavar="MxNxK", help="matrix product C[M,N] = A[M,K] x B[K,N]")
         family.add_argument("--operator", metavar="OP", help="operator, such as conv2d:1x56x56x64,64x3x3,s2,p1; TVM tensorizes it")
         family.add_argument("--order", metavar="LOOPS", help="loop order of a GEMM's tiles, outermost first (default: fastest)")
@@ -25,6 +27,7 @@ def add(verbs: Any) -> None:
         family.add_argument("--backpressure", type=probability, default=0.0, metavar="P", help="probability that a result is not taken")
         family.add_argument("--max-cycles", type=positive, default=None, metavar="N", help="give up after this many cycles")
         family.set_defaults(handler=run)
+    accelerator.add_simulate(families)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

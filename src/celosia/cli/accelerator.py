@@ -1,0 +1,141 @@
+"""``celosia simulate accelerator`` and ``celosia selftest accelerator``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..intrinsics import FormatError
+from .console import Console, table
+from .parser import Parser, add_family, add_output_options, add_verb, design_point, gemm_shape, natural, positive, positive_number
+
+SIMULATE_EXAMPLE = (
+    "celosia simulate accelerator --core output-stationary --rows 16 --cols 16 --spad-kib 64 --port-bytes 16 "
+    "--gemm 196x256x2304 --schedule best --fidelity both"
+)
+SELFTEST_EXAMPLE = "celosia selftest accelerator --minutes 5"
+
+
+def add_simulate(families: Any) -> None:
+    """Add the family to ``simulate``."""
+    parser: Parser = add_family(families, "accelerator", SIMULATE_EXAMPLE)
+    parser.add_argument("--gemm", metavar="MxNxK", help="matrix product C[M,N] = A[M,K] x B[K,N]")
+    parser.add_argument("--operator", metavar="OP", help="operator, such as conv2d:1x56x56x64,64x3x3,s1,p1")
+    parser.add_argument(
+        "--schedule", default="best", metavar="best|JSON", help="best (searched), or a schedule as an earlier run printed it"
+    )
+    parser.add_argument("--fidelity", default="both", metavar="model|rtl|both", help="exact model, RTL, or both compared (default)")
+    parser.add_argument("--latency", type=positive, default=20, metavar="N", help="cycles from a read request to its data (default 20)")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random operands (default 0)")
+    parser.add_argument("--sensitivity", action="store_true", help="also say what doubling each parameter would buy")
+    parser.set_defaults(handler=simulate)
+
+
+def simulate(arguments: argparse.Namespace, console: Console) -> int:
+    """Schedule, predict, run and compare; exit code 1 if an event or a result differs."""
+    point = design_point(arguments)
+    if (arguments.gemm is None) == (arguments.operator is None):
+        raise FormatError("simulate needs one of --gemm MxNxK and --operator OP, such as --gemm 196x256x2304")
+    operator = gemm_shape(arguments.gemm) if arguments.gemm else arguments.operator
+    from ..explore.accelerator import in_words, sensitivity, simulate_accelerator
+    from ..intrinsics.accelerator import MemoryTiming
+
+    timing = MemoryTiming(latency=arguments.latency)
+    result = simulate_accelerator(
+        point,
+        operator,
+        schedule=_schedule(arguments.schedule),
+        fidelity=arguments.fidelity,
+        timing=timing,
+        seed=arguments.seed,
+        progress=console.note if console.progress.enabled else None,
+    )
+    changes = sensitivity(point, operator, timing=timing)[1] if arguments.sensitivity else ()
+    words = in_words(result, changes)
+    data = {"name": point.name, "design_point": point.to_dict(), **result.to_dict(), "words": words}
+    if arguments.sensitivity:
+        data["sensitivity"] = [vars_of(change) for change in changes]
+    console.result(data, _describe(point.name, result, words, changes))
+    return 0 if result.passed else 1
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """Fields of a flat record."""
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _schedule(text: str) -> Any:
+    if text == "best":
+        return text
+    from ..compiler.accelerator.schedule import Schedule
+
+    try:
+        return Schedule(**json.loads(text))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise FormatError(
+            f'--schedule must be best or a JSON object such as {{"m": 5, "n": 4, "k": 168}}, not {text!r} ({error})'
+        ) from None
+
+
+def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:
+    cycles = result.rtl_cycles or result.model_cycles
+    events = {True: "every event equal", False: "EVENTS DIFFER", None: "RTL not run"}[result.events_equal]
+    verdict = "equals the reference" if result.matches_reference else "DIFFERS FROM THE REFERENCE"
+    schedule = " ".join(f"{key}={value}" for key, value in result.schedule.to_dict().items())
+    rows = [
+        ["what the array did", "", ""],
+        *_share(result.ledger, cycles),
+        ["what was critical", "", ""],
+        *_share(result.critical_path, cycles),
+    ]
+    lines = [
+        name,
+        f"output {verdict}; model {result.model_cycles:,} cycles, RTL {result.rtl_cycles or 0:,} cycles ({events})",
+        f"{result.macs:,} MACs, utilization {result.utilization:.3f}; schedule {schedule}; {result.commands:,} commands",
+        *words,
+        "",
+        table(["ledger", "cycles", "%"], rows),
+    ]
+    if changes:
+        doubled = [
+            [
+                change.parameter,
+                str(change.value),
+                f"{change.cycles:,}" if change.cycles else "-",
+                f"{100 * change.ratio - 100:+.1f}" if change.ratio else "-",
+            ]
+            for change in changes
+        ]
+        lines += ["", table(["doubled", "to", "cycles", "change %"], doubled)]
+    return "\n".join([*lines, "", f"built in {result.build_seconds:.2f} s, simulated in {result.simulation_seconds:.2f} s"])
+
+
+def _share(ledger: Any, cycles: int) -> list[list[str]]:
+    return [[f"  {key}", f"{count:,}", f"{100 * count / cycles:.1f}"] for key, count in ledger.items() if count]
+
+
+def add_selftest(verbs: Any) -> None:
+    """Add the verb ``selftest``."""
+    parser = add_verb(verbs, "selftest", "random hardware x shapes x schedules on RTL, bit-exact and cycle-exact", SELFTEST_EXAMPLE)
+    subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True, parser_class=Parser)
+    subject: Parser = subjects.add_parser("accelerator", help="the accelerator with memory", epilog=f"example: {SELFTEST_EXAMPLE}")
+    subject.add_argument("--minutes", type=positive_number, default=1.0, metavar="N", help="how long (default 1)")
+    subject.add_argument("--points", type=positive, metavar="N", help="stop after so many points")
+    subject.add_argument("--seed", type=natural, default=0, metavar="N", help="the same seed tests the same points (default 0)")
+    add_output_options(subject)
+    subject.set_defaults(handler=selftest)
+
+
+def selftest(arguments: argparse.Namespace, console: Console) -> int:
+    """Test random points; exit code 1 if one fails, with its shrunk reproducer."""
+    from ..explore.accelerator_selftest import selftest_accelerator
+
+    tell = console.note if console.progress.enabled else None
+    report = selftest_accelerator(minutes=arguments.minutes, points=arguments.points, seed=arguments.seed, progress=tell)
+    text = (
+        f"{report.points} points on {report.designs} designs, {report.exact} of them compared event by event, "
+        f"{len(report.failures)} failed; seed {report.seed}; {report.seconds:.0f} s"
+    )
+    console.result(report.to_dict(), "\n".join([text, *(json.dumps(failure, default=str) for failure in report.failures)]))
+    return 1 if report.failures else 0
