@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..compiler.accelerator.convolution import Convolution, Output, gemm
 from ..compiler.accelerator.job import Operands, expected, image_of, random_operands, result_of
 from ..compiler.accelerator.lower import lower
 from ..compiler.accelerator.operators import convolution_of
-from ..compiler.accelerator.problem import Convolution, Output, Problem, gemm
+from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import Schedule
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint

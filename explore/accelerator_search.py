@@ -45,11 +45,6 @@ class SearchResult:
     seconds: float
 
 
-def tile_sizes(blocks: int, *, least_tiles: int = 1) -> Array:
-    """Every tile size that gives another number of tiles or another last tile: all of 1..blocks."""
-    return np.arange(1, max(blocks // least_tiles, 1) + 1)
-
-
 def best_schedule(
     problem: Problem,
     *,
@@ -73,7 +68,9 @@ def best_schedule(
     started = time.perf_counter()
     space = _Space.of(problem, orders, slots)
     if not len(space.columns["m"]):
-        raise ScheduleError("no schedule fits the memories, not even tiles of one block and one chunk; allowed: a larger spad_kib or acc_kib")
+        raise ScheduleError(
+            "no schedule fits the memories, not even tiles of one block and one chunk; allowed: a larger spad_kib or acc_kib"
+        )
     bounds = np.concatenate([lower_bound(space.table(problem, part, timing, limits)) for part in space.parts()])
     order = np.argsort(bounds, kind="stable")
     best, index, scored = None, -1, 0
@@ -89,7 +86,9 @@ def best_schedule(
         if cycles[winner] >= 0 and (best is None or cycles[winner] < best):
             best, index = int(cycles[winner]), int(part[winner])
     if best is None:
-        raise ScheduleError("every schedule that fits would evict unfinished output tiles; allowed: more c_slots, or k as the innermost loop")
+        raise ScheduleError(
+            "every schedule that fits would evict unfinished output tiles; allowed: more c_slots, or k as the innermost loop"
+        )
     return SearchResult(
         schedule=space.schedule(index),
         cycles=best,
@@ -113,17 +112,26 @@ class _Space:
         # one operand at a time, so that the whole product never exists in memory
         kept: list[Array] = []
         for slot in slots:
-            a, b, c, lag = slot
+            a, b, c, _ = slot
             for m in sizes[0]:
                 tiles = np.stack(np.meshgrid(sizes[1], sizes[2], indexing="ij"), axis=-1).reshape(-1, 2)
-                probe = {"m": np.full(len(tiles), m), "n": tiles[:, 0], "k": tiles[:, 1], "a_slots": a, "b_slots": b, "c_slots": c}
+                probe = {
+                    "m": np.full(len(tiles), m),
+                    "n": tiles[:, 0],
+                    "k": tiles[:, 1],
+                    "a_slots": np.array(a),
+                    "b_slots": np.array(b),
+                    "c_slots": np.array(c),
+                }
                 tiles = tiles[fits(problem, probe)]
                 if not len(tiles):
                     continue
                 fixed = np.tile(np.array([m, *slot]), (len(tiles), 1))
                 kept.append(np.concatenate([fixed[:, :1], tiles, fixed[:, 1:]], axis=1))
         rows = np.concatenate(kept) if kept else np.zeros((0, 7), np.int64)
-        columns = {name: np.tile(rows[:, place], len(orders)) for place, name in enumerate(("m", "n", "k", "a_slots", "b_slots", "c_slots", "lag"))}
+        columns = {
+            name: np.tile(rows[:, place], len(orders)) for place, name in enumerate(("m", "n", "k", "a_slots", "b_slots", "c_slots", "lag"))
+        }
         for place, name in enumerate(("outer", "middle", "inner")):
             columns[name] = np.repeat(np.array([AXES[order[place]] for order in orders], np.int64), len(rows))
         product = len(sizes[0]) * len(sizes[1]) * len(sizes[2])

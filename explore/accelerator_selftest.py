@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..compiler.accelerator.convolution import Convolution, Output, gemm
 from ..compiler.accelerator.costs import schedule_table
 from ..compiler.accelerator.job import expected, image_of, random_operands, result_of
 from ..compiler.accelerator.lower import lower
-from ..compiler.accelerator.problem import Convolution, Output, Problem, gemm
+from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import ORDERS, Schedule
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
@@ -259,6 +260,8 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 20.0) 
         for smaller in _smaller(case):
             if time.monotonic() > deadline:
                 break
+            if smaller == case:
+                continue
             try:
                 failed = fails(smaller)
             except CelosiaError:

@@ -54,10 +54,11 @@ def expected(problem: Problem, operands: Operands) -> Array:
     sums = wrap(reference(problem.op, operands.activations, operands.weights), problem.machine.acc).astype(np.int64)
     if operands.bias is not None and output.bias:
         sums = wrap(sums + operands.bias, DType(32)).astype(np.int64)
-    if not output.narrow:
+    if not output.narrow or operands.multiplier is None:
         return sums.astype(np.int32)
     scaled = shift_right(sums * operands.multiplier, output.shift, problem.machine.rounding) + output.zero_point
-    return np.clip(scaled, output.low, output.high).astype(np.int8 if output.low < 0 else np.uint8)
+    clamped: Array = np.clip(scaled, output.low, output.high).astype(np.int8 if output.low < 0 else np.uint8)
+    return clamped
 
 
 def result_of(program: Program, memory: Array) -> Array:

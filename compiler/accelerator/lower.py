@@ -35,7 +35,7 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
         raise ScheduleError(
             f"a tile of {schedule.m} x {schedule.n} blocks is too large; allowed: at most {problem.max_m} x {problem.max_n}"
         )
-    if schedule.m >= _LIMITS["m"] and not machine.weight_stationary or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
+    if (schedule.m >= _LIMITS["m"] and not machine.weight_stationary) or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
         raise ScheduleError(
             f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows"
         )
@@ -118,7 +118,7 @@ class _Lowering:
             "target": Target.A,
             "spad": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
             "rows": m.rows,
-            "beats": problem.strip_rows(m.blocks) if problem.strips else problem.a_beats(k),
+            "beats": int(problem.strip_rows(m.blocks)) if problem.strips else problem.a_beats(k),
             "spare": problem.a_spare(k),
             "row_stride": problem.a_stride(schedule.k),
         }

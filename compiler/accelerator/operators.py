@@ -9,7 +9,7 @@ import numpy as np
 from ...intrinsics import MappingError
 from ...intrinsics.numerics import Array
 from ..operators import Operator, parse
-from .problem import Convolution, gemm
+from .convolution import Convolution, gemm
 
 KINDS = ("C2D", "DIL", "GRP", "DEP", "GMM")
 """Kinds of operators that lower to the accelerator."""

@@ -4,127 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...intrinsics import ParameterError, ScheduleError
+from ...intrinsics import ScheduleError
 from ...intrinsics.accelerator import AcceleratorMachine, Buffer
 from ...intrinsics.accelerator.machine import ceil_div
-
-
-@dataclass(frozen=True, kw_only=True)
-class Convolution:
-    """A convolution over NHWC activations with weights [out channel][kernel row][kernel column][in channel]; a GEMM is one of 1 x 1.
-
-    Parameters
-    ----------
-    images, height, width, channels, filters : int
-    kernel : (int, int)
-        Rows and columns.
-    stride, dilation, pad : int
-    zero_point : int
-        Value outside the image.
-    groups : int
-        Channels and filters are split into as many groups that do not see each other; as many as channels: depthwise.
-    """
-
-    images: int = 1
-    height: int
-    width: int
-    channels: int
-    filters: int
-    kernel: tuple[int, int] = (1, 1)
-    stride: int = 1
-    dilation: int = 1
-    pad: int = 0
-    zero_point: int = 0
-    groups: int = 1
-
-    def __post_init__(self) -> None:
-        if self.out_height < 1 or self.out_width < 1:
-            raise ParameterError("the window of a convolution must not be larger than the padded image")
-        if self.channels % self.groups or self.filters % self.groups:
-            raise ParameterError(f"channels ({self.channels}) and filters ({self.filters}) must be multiples of groups ({self.groups})")
-
-    @property
-    def group_channels(self) -> int:
-        """Input channels of a group."""
-        return self.channels // self.groups
-
-    @property
-    def group_filters(self) -> int:
-        """Output channels of a group."""
-        return self.filters // self.groups
-
-    @property
-    def out_height(self) -> int:
-        """Output rows of an image."""
-        return (self.height + 2 * self.pad - self.dilation * (self.kernel[0] - 1) - 1) // self.stride + 1
-
-    @property
-    def out_width(self) -> int:
-        """Output columns of an image."""
-        return (self.width + 2 * self.pad - self.dilation * (self.kernel[1] - 1) - 1) // self.stride + 1
-
-    @property
-    def depth(self) -> int:
-        """Products per output."""
-        return self.kernel[0] * self.kernel[1] * self.group_channels
-
-    @property
-    def outputs(self) -> int:
-        """Output pixels of all images."""
-        return self.images * self.out_height * self.out_width
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates, also those on the border."""
-        return self.outputs * self.filters * self.depth
-
-    @property
-    def is_gemm(self) -> bool:
-        """Whether it is a plain matrix product."""
-        return self.kernel == (1, 1) and self.stride == 1 and self.pad == 0 and self.groups == 1
-
-
-def gemm(m: int, n: int, k: int) -> Convolution:
-    """C[m, n] = sum_k A[m, k] * B[n, k] as a convolution over a column of pixels."""
-    for name, value in (("M", m), ("N", n), ("K", k)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ParameterError(f"{name} of a GEMM must be a positive integer, not {value!r}; nearest legal value: 1")
-    return Convolution(height=m, width=1, channels=k, filters=n)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """What the store path writes.
-
-    Parameters
-    ----------
-    narrow : bool
-        8-bit numbers instead of 32-bit sums.
-    bias : bool
-        Add a 32-bit number per channel.
-    shift, zero_point, low, high : int
-        Right shift of sum times multiplier, what is added, and the range that the result is clamped to.
-    """
-
-    narrow: bool = False
-    bias: bool = False
-    shift: int = 0
-    zero_point: int = 0
-    low: int = -128
-    high: int = 127
-
-    @property
-    def uses_channels(self) -> bool:
-        """Whether biases and multipliers must be loaded."""
-        return self.narrow or self.bias
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return 1 if self.narrow else 4
+from ...intrinsics.numerics import Array
+from .convolution import PLAIN, Convolution, Output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +53,7 @@ class Problem:
 
     machine: AcceleratorMachine
     op: Convolution
-    output: Output = Output()
+    output: Output = PLAIN
 
     def __post_init__(self) -> None:
         machine, op = self.machine, self.op

@@ -42,7 +42,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
 
     def __init__(self, *, queue_depth: int, split: bool) -> None:
         self.queue_depth, self.split = queue_depth, split
-        queues = {}
+        queues: dict[str, Any] = {}
         for name in ("dma", "compute", "store"):
             queues |= {f"{name}_head": Out(COMMAND_BITS), f"{name}_valid": Out(1), f"{name}_pop": In(1)}
         super().__init__(
@@ -78,7 +78,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         return m
 
     def _queues(self, m: Module) -> dict[str, fifo.SyncFIFO]:
-        queues = {}
+        queues: dict[str, Any] = {}
         for name in ("dma", "compute", *(("store",) if self.split else ())):
             queues[name] = m.submodules[f"queue_{name}"] = fifo.SyncFIFO(width=COMMAND_BITS, depth=self.queue_depth)
             m.d.comb += queues[name].w_data.eq(self.command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ...intrinsics import DType, Overflow, ParameterError, StreamLayout, StreamTiming
+from ...intrinsics import Overflow, ParameterError, StreamLayout, StreamTiming
 from ...intrinsics.accelerator.machine import CORES, AcceleratorMachine, ceil_div
 from ...intrinsics.numerics import Rounding
 from ..parameters import MAX_EXTENT, Parameters, _integer, check_integer

@@ -161,7 +161,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         beats = 4 * self.machine.cols // width + 2  # also of a row that starts inside a beat
         # compared byte by byte: Amaranth follows every bit of a shift to every other when it looks for loops
         mask: Value = Cat(*(issue["count"] > lane for lane in range(4 * self.machine.cols)))
-        if self.machine.cols % width and self.log:
+        if self.log:  # columns of a group of channels may start anywhere
             shift = issue["byte"][: self.log]
             word, mask = word << (shift << 3), mask << shift
         data, bytes_ = Signal(8 * width * beats, name="shifted"), Signal(width * beats, name="shifted_mask")

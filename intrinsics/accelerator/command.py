@@ -84,10 +84,11 @@ FIELDS: Mapping[Op, Mapping[str, Field]] = {
 
 LOAD: ``base`` byte address of image row ``y``, byte 0; ``x`` byte position of the window inside the row for output column
 ``column``; a row of the target takes ``beats`` beats and starts ``offset`` bytes into the window, ``skip`` bytes into a run, at
-kernel column ``tap``, with ``first_beats`` beats left of that run; with ``spare``, the last beat of a row carries nothing. Successive rows go to successive banks, then ``row_stride`` words on.
+kernel column ``tap``, with ``first_beats`` beats left of that run; with ``spare``, the last beat of a row carries nothing.
+Successive rows go to successive banks, then ``row_stride`` words on.
 COMPUTE: for each M block (``a_stride`` words of A apart) and N block (``b_stride`` words of B apart) a pass of ``k_units`` beats.
-STORE: for each M block, N block: ``rows`` accumulator rows (``last_rows`` of the last M block), blocks ``block_rows`` apart; a row of the
-last N block has ``last_bytes`` bytes; ``channel`` is the word of biases and multipliers of the first N block.
+STORE: for each M block, N block: ``rows`` accumulator rows (``last_rows`` of the last M block), blocks ``block_rows`` apart; a row
+of the last N block has ``last_bytes`` bytes; ``channel`` is the word of biases and multipliers of the first N block.
 """
 
 _SET_BODY = _BODY + 2

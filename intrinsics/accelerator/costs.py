@@ -55,14 +55,17 @@ def column(table: Array, name: str) -> Array:
 def sums(table: Array, name: str) -> Array:
     """Sum over all tiles of a per-tile factor, such as ``"c_m"`` or ``"a_k"``."""
     if name.endswith("_k"):
-        return (column(table, "tiles_k") - 1) * column(table, f"{name}_0") + column(table, f"{name}_1")
+        along_k: Array = (column(table, "tiles_k") - 1) * column(table, f"{name}_0") + column(table, f"{name}_1")
+        return along_k
     if name.endswith("_n"):
         period = column(table, "period_n")
-        return column(table, "tiles_n") // period * ((period - 1) * column(table, f"{name}_0") + column(table, f"{name}_1"))
+        along_n: Array = column(table, "tiles_n") // period * ((period - 1) * column(table, f"{name}_0") + column(table, f"{name}_1"))
+        return along_n
     period = column(table, "period_m")
     groups = column(table, "tiles_m") // period
     group = [(period - 1) * column(table, f"{name}_{outer}") + column(table, f"{name}_{outer + 1}") for outer in (0, 2)]
-    return (groups - 1) * group[0] + group[1]
+    along_m: Array = (groups - 1) * group[0] + group[1]
+    return along_m
 
 
 def fetches(table: Array) -> tuple[Array, Array]:
@@ -113,4 +116,5 @@ def lower_bound(table: Array) -> Array:
     stores = get("tiles_m") * get("tiles_n")
     store = sums(table, "s_m") * sums(table, "c_n") + stores * (1 + get("store_latency"))
     port = np.where(get("split") != 0, np.maximum(load, store), load + store) + get("sets") + 1
-    return np.maximum(engine, port)
+    bound: Array = np.maximum(engine, port)
+    return bound

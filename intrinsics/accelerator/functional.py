@@ -139,4 +139,5 @@ class _State:
         if not path["narrow"]:
             return np.ascontiguousarray(biased.astype("<i4")).view(np.uint8)
         scaled = shift_right(biased * word[1::2], path["shift"], machine.rounding) + path["zero"]
-        return np.clip(scaled, path["low"], path["high"]).astype(np.int64).astype(np.uint8)
+        clamped: Array = np.clip(scaled, path["low"], path["high"]).astype(np.int64).astype(np.uint8)
+        return clamped

@@ -2,11 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from celosia.compiler.accelerator.convolution import Convolution, Output, gemm
 from celosia.compiler.accelerator.costs import fits, schedule_table
 from celosia.compiler.accelerator.job import expected, image_of, random_operands, result_of
 from celosia.compiler.accelerator.lower import lower
 from celosia.compiler.accelerator.operators import convolution_of, reference, weights_of
-from celosia.compiler.accelerator.problem import Convolution, Output, Problem, gemm
+from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import Schedule
 from celosia.compiler.operators import from_te, parse
 from celosia.explore.accelerator_selftest import random_case, random_design

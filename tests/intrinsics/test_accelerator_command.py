@@ -1,5 +1,8 @@
+import itertools
+
 import numpy as np
 import pytest
+
 from celosia.intrinsics import FormatError, HashMismatchError, ParameterError
 from celosia.intrinsics.accelerator import Command, Op, Program
 from celosia.intrinsics.accelerator.command import COMMAND_BITS, FIELDS, REGISTERS, decode, encode, layout_of
@@ -30,7 +33,7 @@ def test_every_field_survives_encoding(op):
 def test_fields_do_not_overlap(op):
     for register in REGISTERS if op is Op.SET else (0,):
         spans = sorted((spec.offset, spec.offset + spec.width) for spec in layout_of(op, {"register": register}).values())
-        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
         assert spans[-1][1] <= COMMAND_BITS
 
 

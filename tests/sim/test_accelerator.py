@@ -1,0 +1,114 @@
+import functools
+
+import numpy as np
+import pytest
+
+from celosia.compiler.accelerator.convolution import gemm
+from celosia.compiler.accelerator.job import expected, image_of, random_operands, result_of
+from celosia.compiler.accelerator.lower import lower
+from celosia.compiler.accelerator.problem import Problem
+from celosia.compiler.accelerator.schedule import Schedule
+from celosia.explore.accelerator_selftest import first_difference, random_case, run_case
+from celosia.hw import DesignPoint
+from celosia.intrinsics import HashMismatchError, SimulationError
+from celosia.intrinsics.accelerator import MemoryTiming, Program, predict
+from celosia.sim.accelerator import AcceleratorModel, Stalls
+
+DESIGNS = {
+    "output-stationary": {"rows": 3, "cols": 2, "port_bytes": 4},
+    "weight-stationary": {"rows": 2, "cols": 3, "port_bytes": 4, "split": True},
+    "outer-product": {"rows": 2, "cols": 2, "port_bytes": 2},
+}
+
+
+@functools.cache
+def model(core):
+    return AcceleratorModel(DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, **DESIGNS[core]))
+
+
+def point(core):
+    return DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, **DESIGNS[core])
+
+
+@pytest.fixture
+def job():
+    machine = model("output-stationary").machine
+    problem = Problem(machine=machine, op=gemm(10, 7, 30))
+    program = lower(problem, Schedule(m=2, n=2, k=3))
+    operands = random_operands(problem, np.random.default_rng(0))
+    return problem, program, operands
+
+
+@pytest.mark.parametrize("core", DESIGNS)
+def test_random_points_are_right_in_every_bit_and_every_cycle(core):
+    rng = np.random.default_rng(list(DESIGNS).index(core))
+    for _ in range(25):
+        case = random_case(rng, point(core))
+        assert run_case(case, model(core)) == "", case.to_dict()
+
+
+def test_programs_follow_each_other_without_reset(job):
+    problem, program, operands = job
+    for _ in range(3):
+        memory = image_of(problem, operands)
+        run = model("output-stationary").run(program, memory, reset=False)
+        assert np.array_equal(result_of(program, memory), expected(problem, operands))
+        assert run.events == predict(problem.machine, program)
+
+
+def test_an_event_in_another_cycle_is_noticed(job):
+    problem, program, operands = job
+    run = model("output-stationary").run(program, image_of(problem, operands), timing=MemoryTiming(latency=9))
+    other = predict(problem.machine, program, memory=MemoryTiming(latency=10))
+    assert run.events != other
+    assert (
+        first_difference(other, run.events)
+        == "load_done 0 in cycle " + f"{run.events.times['load_done'][0]}, predicted {other.times['load_done'][0]}"
+    )
+
+
+@pytest.mark.parametrize("word", [0, 6, 7, 1, 2, 3])
+def test_an_illegal_command_raises_the_error_flag_and_does_not_hang(job, word):
+    """Unknown codes, and commands with a size of zero."""
+    problem, program, operands = job
+    illegal = np.zeros((1, 32), np.uint8)
+    illegal[0, 0] = word
+    memory = image_of(problem, operands)
+    run = model("output-stationary").run_words(np.concatenate([program.words[:5], illegal, program.words[5:]]), memory, max_cycles=50_000)
+    assert run.error
+    assert np.array_equal(result_of(program, memory), expected(problem, operands))
+    assert not model("output-stationary").run(program, memory).error
+
+
+def test_a_stream_without_end_is_named(job):
+    problem, program, operands = job
+    with pytest.raises(SimulationError, match=r"^the command stream ended without END being accepted"):
+        model("output-stationary").run_words(program.words[:-1], image_of(problem, operands), hang_limit=2000)
+
+
+def test_the_watchdog_names_the_awaited_counter(job):
+    problem, program, operands = job
+    words = program.words[[0, 1, 2, *range(4, len(program.words))]]  # without the first load
+    with pytest.raises(SimulationError, match=r"compute waits for loads"):
+        model("output-stationary").run_words(words, image_of(problem, operands), hang_limit=2000)
+
+
+def test_a_bound_on_cycles_holds(job):
+    problem, program, operands = job
+    with pytest.raises(SimulationError, match=r"^the program did not end within 50 cycles$"):
+        model("output-stationary").run(program, image_of(problem, operands), max_cycles=50)
+
+
+def test_a_program_of_another_design_is_refused(job):
+    problem, program, operands = job
+    with pytest.raises(HashMismatchError, match=r"^program was made for design"):
+        model("outer-product").run(program, image_of(problem, operands))
+    assert Program.from_bytes(program.to_bytes()).design_hash == program.design_hash
+
+
+def test_back_pressure_changes_time_but_no_bit(job):
+    problem, program, operands = job
+    memory = image_of(problem, operands)
+    run = model("output-stationary").run(program, memory, stalls=Stalls(read=0.5, write=0.5, command=0.5, seed=3))
+    assert np.array_equal(result_of(program, memory), expected(problem, operands))
+    assert run.cycles > predict(problem.machine, program).cycles
