@@ -61,12 +61,14 @@ def enumerate_maps(
     variants = list(_typed_variants(einsum, instruction))
     if not variants:
         return _too_wide(einsum, instruction)
-    obstacle = _accumulator(variants[0][0], instruction)
-    if obstacle is not None:
+    obstacle = variants[0].obstacle
+    if obstacle is not None and all(variant.obstacle for variant in variants):
         return obstacle
     best = _Best(limit if prune else None)
-    for oriented, swapped in variants:
-        _Search(oriented, swapped, instruction, bandwidth=bandwidth, gather=gather, best=best).run()
+    for variant in variants:
+        if variant.obstacle is None:
+            oriented, swapped = variant.einsum, variant.swapped
+            _Search(oriented, swapped, instruction, bandwidth=bandwidth, gather=gather, best=best).run()
     leaves = best.ordered()[:limit]
     if not leaves:
         return _no_axis(einsum, instruction)
@@ -79,7 +81,14 @@ def enumerate_maps(
 # ---- forms of the operator
 
 
-def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[tuple[Einsum, bool]]:
+@dataclass(frozen=True)
+class _Variant:
+    einsum: Einsum
+    swapped: bool
+    obstacle: Rejected | None
+
+
+def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[_Variant]:
     """Both operand orders of the operator and of its rewritten forms, stored in the instruction's types."""
     contraction = instruction.contraction
     for form in _all_forms(einsum):
@@ -89,11 +98,12 @@ def _typed_variants(einsum: Einsum, instruction: Instruction) -> Iterator[tuple[
             if a is None or b is None:
                 continue
             typed = replace(oriented, a=a, b=b)
-            yield typed, swapped
+            obstacle = _accumulator(typed, instruction)
+            yield _Variant(typed, swapped, obstacle)
             if contraction.reduction_axes:
                 sizes = {contraction.extents[axis] for axis in contraction.axes if contraction.role(axis) in ("ab", "bc")}
                 for diagonal in diagonals(typed, sizes):
-                    yield diagonal, swapped
+                    yield _Variant(diagonal, swapped, obstacle)  # off the diagonal are zeros, so its sums are those of the form
 
 
 def _all_forms(einsum: Einsum) -> Iterator[Einsum]:
@@ -113,7 +123,7 @@ def _forms(einsum: Einsum) -> list[Einsum]:
 
 
 def _accumulator(einsum: Einsum, instruction: Instruction) -> Rejected | None:
-    """Whether the accumulator can hold, or wraps like, the operator's sums."""
+    """Whether the accumulator can hold, or wraps like, the operator's sums; the order of the operands matters where their types differ."""
     contraction = instruction.contraction
     acc = contraction.acc
     exact = contraction.overflow in (Overflow.WRAP, Overflow.FORBID)
@@ -125,7 +135,9 @@ def _accumulator(einsum: Einsum, instruction: Instruction) -> Rejected | None:
     if acc.min <= low and high <= acc.max:
         return None
     need = max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + acc.signed
-    change = f"an accumulator of {min(need, einsum.acc.width)} bits that wraps"
+    enough = min(need, einsum.acc.width)
+    change = f"an accumulator of {enough} bits" + (" that wraps" if enough < need else "")
+    change += f", at the price of {enough - acc.width} bits more per sum" if enough > acc.width else ""
     if exact:
         detail = (
             f"{einsum.depth} products of {_reduced(einsum)} need {need} bits, more than the accumulator {acc} of {instruction.name} has"
@@ -307,7 +319,8 @@ def _no_axis(einsum: Einsum, instruction: Instruction) -> Rejected:
     if not contraction.axes:
         least = "the instruction has no axis"
     detail = f"no axis of {have} runs along {need or 'anything'} of {instruction.name} ({least})"
-    wanted = "k,k->" if any(axis.reduction for axis in einsum.axes) else "m,n->mn"
+    reduces = any(axis.reduction for axis in einsum.axes)
+    wanted = "k,k->, at the price of an adder tree" if reduces else "m,n->mn, at the price of one accumulator per product"
     return Rejected(Reason.NO_PARALLELISM, detail, f"an instruction such as {wanted}")
 
 

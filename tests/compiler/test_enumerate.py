@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from celosia.compiler.einsum import Access, Axis, Einsum, Index
 from celosia.compiler.enumerate import best_map, enumerate_maps
 from celosia.compiler.mapping import Mapped, balanced_bandwidth
+from celosia.compiler.operators import parse as parse_operator
 from celosia.compiler.reasons import Reason, Rejected
 from celosia.compiler.tasks import task
 from celosia.intrinsics import DType, ParameterError
@@ -183,6 +185,23 @@ def test_narrow_accumulators_are_checked_against_the_whole_sum():
     assert answer.reason is Reason.ACCUMULATOR
     assert answer.detail == "144 products of rh·rw·rc need 23 bits, more than the accumulator int20 of narrow has"
     assert isinstance(best_map(einsum_of("GMM"), narrow), Mapped)
+
+
+def test_accumulators_are_checked_in_the_order_of_the_operands_that_is_taken():
+    """17 products of 4-bit with 8-bit data need 16 bits where the 4-bit operand is made unsigned, and 17 where the other is."""
+    einsum = task(replace(parse_operator("gemm:4x4x17"), a=DType(4))).parsed.einsum
+    for a, b, swapped in (("uint8", "int8", False), ("int8", "uint8", True)):
+        narrow = instruction("narrow", "k,nk->n", a=a, b=b, acc="int16", overflow="wrap", n=2, k=1)
+        found = enumerate_maps(einsum, narrow, limit=None)
+        assert {mapped.swapped for mapped in found} == {swapped}
+        wide = instruction("wide", "k,nk->n", a=a, b=b, acc="int17", overflow="wrap", n=2, k=1)
+        assert {mapped.swapped for mapped in enumerate_maps(einsum, wide, limit=None)} == {False, True}
+
+
+def test_zeros_off_a_diagonal_need_no_wider_accumulator():
+    narrow = instruction("narrow", "mk,kn->mn", acc="int19", overflow="wrap", m=4, n=4, k=4)
+    found = enumerate_maps(einsum_of("DEP"), narrow, limit=None)
+    assert any("diagonal" in mapped.words for mapped in found)
 
 
 def test_saturating_accumulators_map_where_no_sum_can_saturate():
