@@ -103,6 +103,11 @@ class AcceleratorModel:
         """What software may know of the design."""
         return self.library.machine
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """The design's own counters of the last program: cycles, array beats, cycles in which a compute waited for a load."""
+        return {name: self.library.counter(self._model, name) for name in ("cycles", "beats", "load_waits")}
+
     def run(
         self,
         program: Program,

@@ -56,6 +56,12 @@ class AcceleratorLibrary:
         self.handle.construct.restype = ctypes.c_void_p
         self.handle.celosia_accelerator_run.restype = None
 
+    def counter(self, model: ctypes.c_void_p, name: str) -> int:
+        """Present value of the design's port ``count_<name>``."""
+        read = getattr(self.handle, f"get_count_{name}")
+        read.restype = ctypes.c_uint32
+        return int(read(model))
+
     def construct(self) -> ctypes.c_void_p:
         """A new instance of the model."""
         return ctypes.c_void_p(self.handle.construct())

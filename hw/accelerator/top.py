@@ -48,6 +48,9 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         An illegal command was dropped.
     waiting : Out(9)
         Counters (loads, computes, stores) that hold back the heads of the load, compute and store queues.
+    count_cycles, count_beats, count_load_waits : Out(32)
+        Of the present or last program: cycles from its first command to the end, array beats, and cycles in which the next
+        compute waits for a load.
     events : Out(7)
         One bit per name in `EVENTS`.
     """
@@ -78,6 +81,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
                 "irq_clear": In(1),
                 "error": Out(1),
                 "waiting": Out(9),
+                **{f"count_{name}": Out(32) for name in ("cycles", "beats", "load_waits")},
                 "events": Out(len(EVENTS)),
             }
         )
@@ -114,7 +118,19 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             ),
         ]
         self._status(m, dispatcher)
+        self._count(m, dispatcher, sequencer)
         return m
+
+    def _count(self, m: Module, dispatcher: Dispatcher, sequencer: Sequencer) -> None:
+        active = Signal()
+        begins = self.command_valid & self.command_ready & ~active
+        m.d.sync += active.eq((active | begins) & ~self.done)
+        waits_for_load = dispatcher.waiting[3]
+        for counter, event in ((self.count_cycles, 1), (self.count_beats, sequencer.a_beat), (self.count_load_waits, waits_for_load)):
+            with m.If(begins):
+                m.d.sync += counter.eq(event)
+            with m.Elif(active):
+                m.d.sync += counter.eq(counter + event)
 
     def _status(self, m: Module, dispatcher: Dispatcher) -> None:
         m.d.comb += [self.done.eq(dispatcher.done), self.error.eq(dispatcher.error), self.waiting.eq(dispatcher.waiting)]

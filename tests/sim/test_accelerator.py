@@ -12,6 +12,7 @@ from celosia.explore.accelerator_selftest import first_difference, random_case, 
 from celosia.hw import DesignPoint
 from celosia.intrinsics import HashMismatchError, SimulationError
 from celosia.intrinsics.accelerator import MemoryTiming, Program, predict
+from celosia.intrinsics.accelerator.ledger import array_ledger
 from celosia.sim.accelerator import AcceleratorModel, Stalls
 
 DESIGNS = {
@@ -54,6 +55,17 @@ def test_programs_follow_each_other_without_reset(job):
         run = model("output-stationary").run(program, memory, reset=False)
         assert np.array_equal(result_of(program, memory), expected(problem, operands))
         assert run.events == predict(problem.machine, program)
+
+
+def test_counters_are_readable_from_outside(job):
+    problem, program, operands = job
+    for _ in range(2):
+        run = model("output-stationary").run(program, image_of(problem, operands))
+        counters = model("output-stationary").counters
+        ledger = array_ledger(problem.machine, program, run.events)
+        assert counters["cycles"] == run.cycles + 1
+        assert counters["beats"] == ledger["beats"]
+        assert 0 < counters["load_waits"] < run.cycles
 
 
 def test_an_event_in_another_cycle_is_noticed(job):
