@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +200,24 @@ def require_exact(result: AcceleratorResult, reproducer: str) -> None:
         raise MismatchError(
             f"model ({result.model_cycles} cycles) and RTL ({result.rtl_cycles} cycles) differ in an event; reproduce: {reproducer}"
         )
+
+
+def audit(
+    points: Sequence[tuple[DesignPoint, Convolution, Schedule]], *, timing: MemoryTiming | None = None, seed: int = 0
+) -> tuple[AcceleratorResult, ...]:
+    """Run scored points on RTL; any difference in a bit or a cycle stops the audit.
+
+    Raises
+    ------
+    MismatchError
+        Names the design, operator, schedule and seed that reproduce it.
+    """
+    results = []
+    for point, op, schedule in points:
+        result = simulate_accelerator(point, op, schedule=schedule, fidelity="both", timing=timing, seed=seed)
+        require_exact(result, f"design {point.to_dict()}, {op}, {schedule}, seed {seed}")
+        results.append(result)
+    return tuple(results)
 
 
 @dataclass(frozen=True, kw_only=True)

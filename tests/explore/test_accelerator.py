@@ -9,7 +9,7 @@ from celosia.compiler.accelerator.lower import lower
 from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import ORDERS, Schedule
 from celosia.compiler.accelerator.vectorised import score_structure
-from celosia.explore.accelerator import in_words, require_exact, sensitivity, simulate_accelerator
+from celosia.explore.accelerator import audit, in_words, require_exact, sensitivity, simulate_accelerator
 from celosia.explore.accelerator_search import SLOTS, best_schedule
 from celosia.explore.accelerator_selftest import random_case, random_design, selftest_accelerator, shrink
 from celosia.hw import DesignPoint
@@ -161,6 +161,26 @@ def test_a_difference_stops_the_run():
         require_exact(replace(result, matches_reference=False), "x")
     with pytest.raises(MismatchError, match=r"differ in an event; reproduce: x$"):
         require_exact(replace(result, events_equal=False, rtl_cycles=1), "x")
+
+
+def test_an_audit_stops_at_a_difference_and_names_the_point(monkeypatch):
+    from celosia.explore import accelerator as module
+
+    point, op, schedule = make(), gemm(5, 6, 7), Schedule(m=1, n=1, k=1)
+    result = simulate_accelerator(point, op, schedule=schedule, fidelity="model")
+    monkeypatch.setattr(module, "simulate_accelerator", lambda *arguments, **options: result)
+    assert module.audit([(point, op, schedule)]) == (result,)
+    wrong = replace(result, events_equal=False, rtl_cycles=result.model_cycles + 1)
+    monkeypatch.setattr(module, "simulate_accelerator", lambda *arguments, **options: wrong)
+    with pytest.raises(MismatchError, match=r"reproduce: design \{'family': 'accelerator'.*seed 4$"):
+        module.audit([(point, op, schedule)], seed=4)
+
+
+@pytest.mark.slow
+def test_an_audit_on_rtl_passes():
+    point = make(core="outer-product")
+    points = [(point, op, best_schedule(Problem(machine=machine_of(point), op=op)).schedule) for op in (gemm(9, 8, 30), gemm(1, 3, 9))]
+    assert [result.events_equal for result in audit(points)] == [True, True]
 
 
 def test_a_failure_is_shrunk():
