@@ -134,7 +134,7 @@ class Journal:
         if not lines:
             self._write((json.dumps({"kind": "header", "format": JOURNAL_FORMAT, "study_hash": study_hash}) + "\n").encode())
             os.fsync(self._file)
-        return _by_key(Record.from_dict(line) for line in lines[1:])
+        return _by_key(_records(lines, self.path))
 
     def append(self, record: Record) -> bool:
         """Write ``record`` unless its key is there already; returns whether it was written."""
@@ -181,7 +181,7 @@ def read_journal(path: Path) -> tuple[str, list[Record]]:
     if not lines:
         raise FormatError(f"journal {str(path)!r} is missing or empty")
     header = _check_header(lines[0], None, path)
-    return header, list(_by_key(Record.from_dict(line) for line in lines[1:]).values())
+    return header, list(_by_key(_records(lines, path)).values())
 
 
 def merge(paths: Iterable[Path]) -> tuple[str, list[Record]]:
@@ -211,6 +211,14 @@ def write_merged(paths: Iterable[Path], target: Path) -> None:
     with Journal(target, study_hash) as journal:
         for record in records:
             journal.append(record)
+
+
+def _records(lines: list[dict[str, Any]], path: Path) -> Iterator[Record]:
+    for number, line in enumerate(lines[1:], 2):
+        missing = [name for name in ("hash", "fidelity", "candidate", "measurements") if name not in line]
+        if missing:
+            raise FormatError(f"journal {str(path)!r}, line {number} is no evaluation: it has no {missing[0]!r}")
+        yield Record.from_dict(line)
 
 
 def _by_key(records: Iterable[Record]) -> dict[Key, Record]:

@@ -69,8 +69,10 @@ def explore(
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise ParameterError(f"workers must be an integer of at least 1, not {workers!r}; nearest legal value: 1")
     folder = Path(out_dir)
-    run = _Run(study, folder, workers, progress or (lambda *_: None), area, evaluator, verifier)  # refuses an unknown workload
+    progress = progress or (lambda *_: None)
+    run = _Run(study, folder, workers, progress, area, evaluator, verifier)  # refuses an unknown workload
     prepare(folder, study, resume=resume)
+    progress("prepare", 0, 1, "")
     with Journal(folder / JOURNAL, study.hash) as journal, _interruptible() as stop:
         write_study(folder, study)
         return run.all(journal, stop)
@@ -90,7 +92,6 @@ class _Run:
         verifier: Verifier | None,
     ) -> None:
         self.study, self.folder, self.workers, self.progress = study, folder, workers, progress
-        progress("prepare", 0, 1, "")
         self.operators = study.workload.resolve()
         self.evaluator = evaluator or ModelEvaluator(self.operators, area or estimated_area, study.limits)
         self.verifier: Verifier = verifier or RtlEvaluator(self.operators, seed=study.seed)

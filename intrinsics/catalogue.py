@@ -98,6 +98,8 @@ def resolve_instructions(name_or_path: str) -> tuple[Instruction, ...]:
     FormatError
         As `load_instructions`.
     """
+    if not name_or_path.strip():
+        raise ParameterError("an instruction must be a name of the catalogue or a TOML file, not an empty string")
     name = aliases().get(name_or_path, name_or_path)
     if name in catalogue():
         return (catalogue()[name],)

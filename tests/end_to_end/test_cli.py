@@ -62,6 +62,10 @@ MISTAKES = [
     ((*SYSTOLIC, "--rows", "4", "--cols", "4", "--operator", "conv9d:1x2"), "conv9d"),
     (("coverage", "--isa", "vnnni"), "closest: vnni"),
     (("coverage",), "--isa"),
+    (("coverage", "--isa", ""), "not an empty string"),
+    (("coverage", "--isa", "vnni", "--csv", "/no/such/folder/x.csv"), "there is no folder"),
+    (("coverage", "--isa", "vnni", "--csv", "/"), "is a folder"),
+    (("coverage", "--isa", "vnni", "--heatmap", "x.gif"), "must end in"),
     (("explore", "no/such/study.toml"), "no/such/study.toml"),
     (("simulate", "systolik"), "invalid choice"),
 ]
@@ -195,3 +199,24 @@ def test_a_compiler_variable_that_no_shell_could_read(capfd, monkeypatch):
     code, out, _ = run(capfd, "doctor", "--json")
     assert code == 3
     assert "CELOSIA_CXX must name a C++ compiler" in next(tool["hint"] for tool in json.loads(out)["tools"] if tool["tool"] == "compiler")
+
+
+def test_a_file_that_fills_up_is_named(capfd):
+    code, _, err = run(capfd, "coverage", "--isa", "vnni", "--operator", "gemm:4x4x4", "--csv", "/dev/full", "--quiet")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "'/dev/full' cannot be written" in err
+
+
+def test_a_workload_that_leaves_is_no_silence(capfd, tmp_path):
+    (tmp_path / "work.py").write_text("raise SystemExit(5)")
+    code, out, err = run(capfd, "coverage", "--isa", "vnni", "--workload", str(tmp_path / "work.py"), "--quiet")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+
+
+def test_a_journal_without_evaluations_names_the_line(capfd, tmp_path):
+    explore(capfd, tmp_path, '["gemm:4x4x4"]', "cycles = 1")
+    journal = tmp_path / "out" / "journal.jsonl"
+    journal.write_text(journal.read_text().splitlines()[0] + '\n{"kind":"evaluation","hash":5}\n')
+    code, out, err = run(capfd, "explore", str(tmp_path / "study.toml"), "--budget", "4", "--out", str(tmp_path / "out"), "--resume")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "line 2 is no evaluation" in err

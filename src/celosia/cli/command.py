@@ -24,6 +24,9 @@ def run(argv: Sequence[str] | None) -> int:
         except MemoryError as error:
             console.error(f"this needs more memory than there is ({error or 'out of memory'}); make it smaller")
             return 2
+        except SystemExit as leaving:  # files that define a workload in Python may do anything
+            console.error(f"a Python file of the workload ended the process with code {leaving.code}; it must define operators only")
+            return 2
         except BrokenPipeError:  # the reader of stdout has gone and wants no more
             return 1
         return code

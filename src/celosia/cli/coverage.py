@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ from .console import Console, table
 from .parser import add_output_options, add_verb, design_from_text, fraction, natural
 
 EXAMPLE = "celosia coverage --isa vnni --isa my_isa.toml --workload operators --json"
+
+HEATMAPS = (".png", ".svg", ".pdf")
 
 MATRIX_FROM = 40
 """From so many pairs on, people get a matrix instead of a list, unless they ask for the list."""
@@ -48,9 +53,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.list:
         return _list(console)
     instructions = _instructions(arguments)
+    _check_files(arguments)
     from ..compiler.coverage import coverage
     from ..compiler.tasks import task, tasks
 
+    _check_files(arguments)
     names = arguments.workload or ([] if arguments.operator else ["operators"])
     work = [item for name in names for item in tasks(name)] + [task(text) for text in arguments.operator]
     report = coverage(
@@ -78,16 +85,44 @@ def _instructions(arguments: argparse.Namespace) -> list[Instruction]:
     return known + [design_from_text(text).instruction for text in arguments.design]
 
 
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse, before the work, files that cannot be written after it."""
+    if arguments.heatmap:
+        from ..compiler.heatmap import check_path
+
+        check_path(arguments.heatmap)
+    for path in filter(None, (arguments.csv, arguments.heatmap)):
+        if path.is_dir() or not path.parent.is_dir():
+            raise CelosiaError(
+                f"{str(path)!r} cannot be written: " + ("it is a folder" if path.is_dir() else f"{str(path.parent)!r} is no folder")
+            )
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be written before the slow part."""
+    for path in filter(None, (arguments.csv, arguments.heatmap)):
+        if path.is_dir():
+            raise CelosiaError(f"{str(path)!r} is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise CelosiaError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise CelosiaError(f"{str(path)!r} cannot be written: permission denied or read-only")
+    if arguments.heatmap and arguments.heatmap.suffix not in HEATMAPS:
+        raise CelosiaError(f"--heatmap must end in {', '.join(HEATMAPS)}, not {arguments.heatmap.name!r}; nearest legal value: .png")
+
+
 def _write_files(arguments: argparse.Namespace, report: Any) -> None:
+    path = arguments.csv
     try:
-        if arguments.csv:
-            arguments.csv.write_text(report.to_csv(), encoding="utf-8")
-        if arguments.heatmap:
+        if path:
+            path.write_text(report.to_csv(), encoding="utf-8")
+        path = arguments.heatmap
+        if path:
             from ..compiler.heatmap import write_heatmap
 
-            write_heatmap(report, arguments.heatmap)
+            write_heatmap(report, path)
     except OSError as error:
-        raise CelosiaError(f"{str(error.filename)!r} cannot be written: {error.strerror}") from error
+        raise CelosiaError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
 
 
 def _list(console: Console) -> int:
@@ -105,23 +140,28 @@ def _list(console: Console) -> int:
 
 
 def _text(report: Any, arguments: argparse.Namespace) -> str:
+    width = shutil.get_terminal_size((120, 0)).columns
     if len(report.pairs) >= MATRIX_FROM and not arguments.long:
-        header, *rows = report.rows()
-        pairs = table(header, rows)
+        parts = [_matrix(report.rows(), width)]
+        parts += [f"TVM's own routes:\n{_matrix(_tvm_rows(report), width)}"] if arguments.compare_tvm else []
     else:
-        pairs = _pairs(report, compare=arguments.compare_tvm)
-    summary = [
-        [
-            entry["instruction"],
-            f"{entry['mapped']}/{entry['operators']}",
-            f"{100 * entry['mac_share']:.1f}",
-            f"{entry['utilization']:.3f}",
-            f"{entry['verified']}/{entry['verified'] + entry['failed']}" if entry["verified"] + entry["failed"] else "-",
-        ]
-        for entry in report.summary
-    ]
-    header = ["instruction", "mapped", f"MACs % (utilization >= {report.floor:g})", "their utilization", "verified"]
-    return f"{pairs}\n\n{table(header, summary)}"
+        parts = [_pairs(report, compare=arguments.compare_tvm)]
+    return "\n\n".join([*parts, *_why_not(report, width), _summary(report)])
+
+
+def _matrix(rows: list[list[str]], width: int) -> str:
+    """A table whose columns go on below where the terminal ends."""
+    sizes = [max(len(row[column]) for row in rows) + 2 for column in range(len(rows[0]))]
+    blocks: list[list[int]] = []
+    used = width
+    for column, size in enumerate(sizes[1:], 1):
+        if used + size > width + 2:
+            blocks.append([])
+            used = sizes[0]
+        blocks[-1].append(column)
+        used += size
+    cut = ([[row[0], *(row[column] for column in block)] for row in rows] for block in blocks)
+    return "\n\n".join(table(header, body) for header, *body in cut)
 
 
 def _pairs(report: Any, *, compare: bool) -> str:
@@ -131,7 +171,7 @@ def _pairs(report: Any, *, compare: bool) -> str:
         [
             pair.operator,
             pair.instruction,
-            pair.words if pair.status == "mapped" else pair.detail,
+            pair.words if pair.status == "mapped" else pair.reason,
             f"{pair.utilization:.3f}" if pair.status == "mapped" else "-",
             pair.answer.status if pair.status == "mapped" else "",
             verified[pair.verified],
@@ -144,8 +184,49 @@ def _pairs(report: Any, *, compare: bool) -> str:
     return table(header, rows)
 
 
+def _why_not(report: Any, width: int) -> list[str]:
+    """A paragraph per reason: what is rejected, why, and the nearest change; nothing if all is mapped."""
+    groups: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for pair in report.pairs:
+        if pair.status == "rejected":
+            groups.setdefault((pair.detail, pair.answer.change), {}).setdefault(pair.operator, []).append(pair.instruction)
+    lines = []
+    for (detail, change), where in groups.items():
+        everywhere = all(len(names) == len(report.instructions) for names in where.values())
+        on = [] if everywhere else list(dict.fromkeys(name for names in where.values() for name in names))
+        subject = ", ".join(where) + (f" on {', '.join(on)}" if on else "")
+        text = f"{subject}: {detail}" + (f"; nearest change: {change}" if change else "")
+        lines.append(textwrap.fill(text, max(width - 2, 60), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False))
+    return ["not mapped:\n" + "\n".join(f"  {line}" for line in lines)] if lines else []
+
+
+def _summary(report: Any) -> str:
+    header = ["instruction", "mapped", f"MACs % (utilization >= {report.floor:g})", "their utilization", "verified"]
+    rows = [
+        [
+            entry["instruction"],
+            f"{entry['mapped']}/{entry['operators']}",
+            f"{100 * entry['mac_share']:.1f}",
+            f"{entry['utilization']:.3f}",
+            f"{entry['verified']}/{entry['verified'] + entry['failed']}" if entry["verified"] + entry["failed"] else "-",
+        ]
+        for entry in report.summary
+    ]
+    if any(entry["tvm"] is not None for entry in report.summary):
+        header.append("TVM")
+        rows = [[*row, f"{entry['tvm']}/{entry['operators']}"] for row, entry in zip(rows, report.summary, strict=True)]
+    return table(header, rows)
+
+
+def _tvm_rows(report: Any) -> list[list[str]]:
+    verdicts = {(pair.operator, pair.instruction): _tvm(pair.tvm) for pair in report.pairs}
+    rows = [[name, *(verdicts[name, other] for other in report.instructions)] for name in report.operators]
+    return [["operator", *report.instructions], *rows]
+
+
 def _tvm(verdict: Any) -> str:
+    """The route by which TVM tensorizes; where there is none, what it claims all the same."""
     if not verdict:
         return ""
     claims = [name.replace("_", " ") for name in ("loop_map", "proposal") if verdict.get(name)]
-    return f"{verdict.get('tensorized') or 'no'} (claims: {', '.join(claims) or 'none'})"
+    return verdict.get("tensorized") or "no" + (f" (claims {', '.join(claims)})" if claims else "")
