@@ -63,11 +63,19 @@ class DotProductUnit(StreamBlock):
         """Assignment of the next value of every lane."""
         steps = []
         for lane, total in enumerate(sums):
-            acc = Signal(shape_of(self._p.acc), name=f"acc_{lane}", reset_less=True)
+            if self._p.resident:
+                acc = Signal(shape_of(self._p.acc), name=f"acc_{lane}", reset_less=True)
+                settled = self._settled(m, Mux(first, 0, acc) + total, lane)
+            else:
+                settled = self._settled(m, total, lane)
+                # no wider than the sum: Yosys drops the upper bits anyhow, but would extend the port by a loop through itself
+                acc = Signal(settled.shape(), name=f"acc_{lane}", reset_less=True)
             m.d.comb += self.o_c.payload.data[lane].eq(acc)
-            exact = Mux(first, 0, acc) + total if self._p.resident else total
-            steps.append(acc.eq(settle(m, exact, self._p.acc, self._p.overflow, name=f"exact_{lane}")))
+            steps.append(acc.eq(settled))
         return steps
+
+    def _settled(self, m: Module, exact: Value, lane: int) -> Value:
+        return settle(m, exact, self._p.acc, self._p.overflow, name=f"exact_{lane}")
 
     def _sum_of_products(self, m: Module, en: Value, lane: int) -> Value:
         depth = self._p.depth

@@ -50,8 +50,9 @@ def declared_ports(verilog):
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 2)])
-def test_ports_names_and_lint(kind, shape, tmp_path):
-    point = point_of(kind, *shape, a="uint4", overflow="saturate", acc="int9")
+@pytest.mark.parametrize("types", [{"a": "uint4", "overflow": "saturate", "acc": "int9"}, {}], ids=["narrow", "default"])
+def test_ports_names_and_lint(kind, shape, types, tmp_path):
+    point = point_of(kind, *shape, **types)
     rtl = emit_rtl(point)
     assert [port.name for port in rtl.ports] == PORTS
     assert declared_ports(rtl.verilog) == [(port.name, port.width, port.direction) for port in rtl.ports]
