@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from .enumerate import best_map, useful_macs
 from .mapping import Mapped
 from .operators import Operator
 from .reasons import Rejected
-from .tasks import Task, task
+from .tasks import Task, merged, task
 
 Progress = Callable[[str, float, float, str], None]
-"""Called with (what is done, pairs done, pairs in all, the pair at hand)."""
+"""Called with (what is done: coverage, verify or TVM; pairs done, pairs in all, the pair at hand)."""
+
+_Item = TypeVar("_Item")
 
 DEFAULT_FLOOR = 0.1
 """Utilisation below which a map counts as not worth it in the totals."""
@@ -59,7 +61,7 @@ class Pair:
     weight : int
         Count of the operator in its network.
     seconds : float
-        Time the answer took.
+        CPU time that the answer took, without reading the operator, which is read once for all instructions.
     verified : bool or None
         Whether the compiled map equals the reference; None if it was not run.
     proof : str
@@ -155,9 +157,11 @@ class Coverage:
 
         Returns
         -------
-        List of ``{"instruction", "operators", "mapped", "above_floor", "mac_share", "utilization", "verified", "failed", "reasons"}``:
+        List of ``{"instruction", "operators", "mapped", "above_floor", "mac_share", "utilization", "verified", "failed", "tvm",
+        "reasons"}``:
         ``mac_share`` is the share of the workload's multiply-accumulates in pairs at or above the floor, and ``utilization`` is
-        useful over issued multiply-accumulates of those pairs (both 0..1, operators counted with their weights).
+        useful over issued multiply-accumulates of those pairs (both 0..1, operators counted with their weights); ``tvm`` is how many
+        pairs TVM's own routes tensorize, None if it was not asked.
         """
         return [_summary(name, [pair for pair in self.pairs if pair.instruction == name], self.floor) for name in self.instructions]
 
@@ -175,10 +179,13 @@ class Coverage:
         return text.getvalue()
 
     def rows(self) -> list[list[str]]:
-        """A table for people: operators down, instructions across; utilisation with what moves, or the reason."""
+        """A table for people: operators down, instructions across; utilisation (in brackets below the floor), movement, or the reason."""
         by_pair = {(pair.operator, pair.instruction): pair for pair in self.pairs}
         header = ["operator", *self.instructions]
-        return [header, *([name, *(_cell(by_pair.get((name, other))) for other in self.instructions)] for name in self.operators)]
+        return [
+            header,
+            *([name, *(_cell(by_pair.get((name, other)), self.floor) for other in self.instructions)] for name in self.operators),
+        ]
 
     @property
     def failed(self) -> list[Pair]:
@@ -186,13 +193,14 @@ class Coverage:
         return [pair for pair in self.pairs if pair.verified is False]
 
 
-def _cell(pair: Pair | None) -> str:
+def _cell(pair: Pair | None, floor: float) -> str:
     if pair is None:
         return ""
     if isinstance(pair.answer, Rejected):
         return pair.answer.reason.value
     mark = {None: "", True: " ok", False: " WRONG"}[pair.verified]
-    return f"{pair.utilization:.3g} {pair.answer.status}{mark}"
+    share = f"{pair.utilization:.3g}" if pair.utilization >= floor else f"({pair.utilization:.2g})"
+    return f"{share} {pair.answer.status}{mark}"
 
 
 def _summary(instruction: str, pairs: Sequence[Pair], floor: float) -> dict[str, Any]:
@@ -210,6 +218,7 @@ def _summary(instruction: str, pairs: Sequence[Pair], floor: float) -> dict[str,
         "utilization": useful / issued if issued else 0.0,
         "verified": sum(pair.verified is True for pair in pairs),
         "failed": sum(pair.verified is False for pair in pairs),
+        "tvm": sum(bool((pair.tvm or {}).get("tensorized")) for pair in pairs) if any(pair.tvm is not None for pair in pairs) else None,
         "reasons": {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)},
     }
 
@@ -230,6 +239,7 @@ def coverage(
     Parameters
     ----------
     operators : operators, tasks, or operator strings
+        What is given several times counts several times in the totals.
     instructions : instructions, or machines
     floor : float, 0..1
         Utilisation that a pair must reach to count in the totals.
@@ -246,26 +256,24 @@ def coverage(
     Raises
     ------
     ParameterError
-        If an option is outside its domain, or two operators or instructions have one name.
+        If an option is outside its domain, or two instructions, or two different operators, have one name.
     """
     if not 0 <= floor <= 1:
         raise ParameterError(f"utilisation floor must be from 0 to 1, not {floor!r}; nearest legal value: {min(max(floor, 0), 1)}")
     if verify != "all" and (not isinstance(verify, int) or isinstance(verify, bool) or verify < 0):
         raise ParameterError(f"verify must be a number of pairs, at least 0, or 'all', not {verify!r}")
     targets = [target.instruction if isinstance(target, Machine) else target for target in instructions]
-    work = [task(operator) for operator in operators]
-    _unique("operator", [item.name for item in work])
-    _unique("instruction", [target.name for target in targets])
-    report = _Progress(progress, len(work) * len(targets))
+    work = merged(task(operator) for operator in operators)
+    _unique([target.name for target in targets])
     keys = [(item, target) for item in work for target in targets]
-    pairs = [_answer(item, target, bandwidth, report) for item, target in keys]
-    for position in _drawn(pairs, verify, seed):
-        report.step(f"verify {pairs[position].operator} on {pairs[position].instruction}", 0)
+    pairs = [_answer(item, target, bandwidth) for item, target in _counted("coverage", keys, keys, progress)]
+    drawn = _drawn(pairs, verify, seed)
+    for position in _counted("verify", drawn, [keys[position] for position in drawn], progress):
         matches, proof = _verified(keys[position][0], pairs[position].answer, seed)
         pairs[position] = replace(pairs[position], verified=matches, proof=proof)
-    report.step("", 0)
     if compare_tvm:
-        pairs = [replace(pair, tvm=_compared(item, target)) for pair, (item, target) in zip(pairs, keys, strict=True)]
+        verdicts = [_compared(item, target) for item, target in _counted("TVM", keys, keys, progress)]
+        pairs = [replace(pair, tvm=verdict) for pair, verdict in zip(pairs, verdicts, strict=True)]
     return Coverage(tuple(pairs), floor)
 
 
@@ -278,28 +286,27 @@ def _compared(item: Task, target: Instruction) -> dict[str, Any]:
     return {**tvm_verdict(item.build(), target), "routes": routes}
 
 
-def _unique(what: str, names: Sequence[str]) -> None:
+def _unique(names: Sequence[str]) -> None:
     twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
     if twice is not None:
-        raise ParameterError(f"{what} {twice!r} is given twice")
+        raise ParameterError(f"instruction {twice!r} is given twice")
 
 
-class _Progress:
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.done, self.total = progress, 0, total
+def _counted(action: str, items: Sequence[_Item], keys: Sequence[tuple[Task, Instruction]], progress: Progress | None) -> Iterator[_Item]:
+    """The items, with progress told before each and at the end."""
+    for done, (item, (operator, instruction)) in enumerate(zip(items, keys, strict=True)):
+        if progress is not None:
+            progress(action, done, len(items), f"{operator.name} on {instruction.name}")
+        yield item
+    if progress is not None and items:
+        progress(action, len(items), len(items), "")
 
-    def step(self, text: str, count: int = 1) -> None:
-        if self.progress is not None:
-            self.progress("coverage", self.done, self.total, text)
-        self.done += count
 
-
-def _answer(item: Task, instruction: Instruction, bandwidth: float | None, report: _Progress) -> Pair:
-    report.step(f"{item.name} on {instruction.name}")
+def _answer(item: Task, instruction: Instruction, bandwidth: float | None) -> Pair:
     parsed = item.parsed
-    start = time.perf_counter()
+    start = time.process_time()
     answer = parsed if isinstance(parsed, Rejected) else best_map(parsed.einsum, instruction, bandwidth=bandwidth)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     macs = answer.macs if isinstance(answer, Mapped) else 0 if isinstance(parsed, Rejected) else useful_macs(parsed.einsum)
     return Pair(operator=item.name, instruction=instruction.name, answer=answer, macs=macs, weight=item.weight, seconds=seconds)
 

@@ -275,7 +275,7 @@ class _Search:
         return self.out_bytes[tiles]
 
     def _leaf(self, chosen: dict[str, _Option]) -> None:
-        if not any(option.axes for option in chosen.values()):
+        if self.contraction.axes and not any(option.axes for option in chosen.values()):
             return
         inside = {axis for option in chosen.values() for axis in option.axes}
         calls = math.prod(axis.extent for axis in self.einsum.axes if axis.name not in inside)
@@ -316,9 +316,7 @@ def _no_axis(einsum: Einsum, instruction: Instruction) -> Rejected:
     have = ", ".join(f"{name} ({_role(role)})" for name, role in einsum.roles.items())
     need = ", ".join(f"{axis} ({_role(contraction.role(axis))})" for axis in contraction.axes)
     least = f"one product per execution: {100 / contraction.macs:.2g} % of {contraction.macs} MACs"
-    if not contraction.axes:
-        least = "the instruction has no axis"
-    detail = f"no axis of {have} runs along {need or 'anything'} of {instruction.name} ({least})"
+    detail = f"no axis of {have} runs along {need} of {instruction.name} ({least})"
     reduces = any(axis.reduction for axis in einsum.axes)
     wanted = "k,k->, at the price of an adder tree" if reduces else "m,n->mn, at the price of one accumulator per product"
     return Rejected(Reason.NO_PARALLELISM, detail, f"an instruction such as {wanted}")

@@ -184,6 +184,6 @@ def static_cost(calls: int, instruction: Instruction, moved_bytes: float, bandwi
 
 def words(groups: tuple[tuple[str, tuple[str, ...]], ...], swapped: bool, notes: tuple[str, ...]) -> str:
     """An assignment for people."""
-    parts = [f"{'·'.join(axes) or '1'}→{axis}" for axis, axes in groups]
+    parts = [f"{'·'.join(axes) or '1'}→{axis}" for axis, axes in groups] or ["one product per execution"]
     parts += [f"[{note}]" for note in notes]
     return ", ".join(parts) + (" (operands swapped)" if swapped else "")

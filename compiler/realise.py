@@ -315,7 +315,7 @@ def _tile(schedule: Any, block: Any, tiles: dict[str, Any], moving: tuple[str, .
         if tile is not None:
             outer, inner[tile.axis] = schedule.split(loop, [None, tile.extent])
         (reduction if _is_reduction(schedule, block, name) else spatial).append(outer)
-    ordered = [inner[tile.axis] for tile in tiles.values()]
+    ordered = [inner[tile.axis] for tile in tiles.values()] or [schedule.add_unit_loop(block)]
     schedule.reorder(*spatial, *reduction, *ordered)
     for name in moving if spatial else ():
         if name.startswith("pack_"):

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..intrinsics import FormatError
+import numpy as np
+
+from ..intrinsics import FormatError, ParameterError
 from ..intrinsics.numerics import Array
 from .einsum_parse import Parsed, parse
 from .operators import Operator
 from .operators import parse as parse_operator
 from .reasons import Rejected
-from .workloads import NOT_SUMS, configs, workload
+from .workloads import workload
 
 ACTIVATIONS_ONLY = frozenset({"TBG", "NRM"})
 """Kinds whose second operand is no weight."""
@@ -66,14 +68,38 @@ def task(operator: Operator | Task | str) -> Task:
     """The task of an operator or of an operator string."""
     if isinstance(operator, Task):
         return operator
+    if isinstance(operator, str) and operator.partition(":")[0].upper() in OTHER_KINDS:
+        return _other_task(operator)
     known = parse_operator(operator) if isinstance(operator, str) else operator
     constants = () if known.kind in ACTIVATIONS_ONLY else (1,)
     return Task(name=known.name, build=known.prim_func, constants=constants, operator=known, weight=known.weight)
 
 
-def prim_func_task(name: str, func: Any, *, constants: Iterable[int] = (1,)) -> Task:
+def prim_func_task(
+    name: str, func: Any, *, constants: Iterable[int] = (1,), reference: Callable[..., Array] | None = None, weight: int = 1
+) -> Task:
     """The task of a PrimFunc."""
-    return Task(name=name, build=lambda: func, constants=tuple(constants))
+    return Task(name=name, build=lambda: func, constants=tuple(constants), reference=reference, weight=weight)
+
+
+def merged(work: Iterable[Task]) -> list[Task]:
+    """Tasks in order, each once: what is given several times counts several times.
+
+    Raises
+    ------
+    ParameterError
+        If two different tasks have one name.
+    """
+    found: dict[str, Task] = {}
+    for item in work:
+        known = found.get(item.name)
+        if known is None:
+            found[item.name] = item
+        elif known.build is item.build or (item.operator is not None and known.operator == item.operator):
+            found[item.name] = replace(known, weight=known.weight + item.weight)
+        else:
+            raise ParameterError(f"two different operators are named {item.name!r}; rename one")
+    return list(found.values())
 
 
 def tasks(name: str) -> list[Task]:
@@ -83,8 +109,9 @@ def tasks(name: str) -> list[Task]:
     ----------
     name : str
         ``operators``: every shape of the kinds C1D C2D C3D CAP DEP DIL GMM GRP T2D NRM SFM CBR TBG of TVM's CONFIGS, in int8 where
-        the kind has such a form. A path ending in ``.py``, or ``FILE.py:NAME``: the PrimFuncs that the file defines. Anything else as
-        in `workload`.
+        the kind has such a form. A path ending in ``.py``, or ``FILE.py:NAME``: the PrimFuncs that the file defines; it may say by name
+        in ``WEIGHTS`` which of their parameters are weights (default: the second), and in ``REFERENCES`` what computes the output
+        from the inputs in NumPy, for verification. Anything else as in `workload`.
 
     Raises
     ------
@@ -98,22 +125,32 @@ def tasks(name: str) -> list[Task]:
     return [task(operator) for operator in workload(name)]
 
 
-def _other_configs() -> list[Task]:
-    """Entries of CONFIGS that are no `Operator`: a softmax, and a convolution with a floating-point epilogue."""
+OTHER_KINDS = ("SFM", "CBR")
+"""Kinds of CONFIGS that are no `Operator`: a softmax, and a convolution with a floating-point epilogue."""
+
+
+@functools.cache
+def _other_configs() -> tuple[Task, ...]:
     from tvm import te
     from tvm.s_tir.meta_schedule.testing.te_workload import CONFIGS
 
-    known = {kind for kind, _ in configs()}
     found = []
-    for kind in ("SFM", "CBR"):
-        if kind in known or kind not in NOT_SUMS:
-            continue
+    for kind in OTHER_KINDS:
         function, entries = CONFIGS[kind]
         options = _INT8 if kind == "CBR" else {}
         for arguments in entries:
             build = functools.partial(_build, te.create_prim_func, function, tuple(arguments), tuple(options.items()))
             found.append(Task(name=f"{kind.lower()}:{'x'.join(str(number) for number in arguments)}", build=build))
-    return found
+    return tuple(found)
+
+
+def _other_task(text: str) -> Task:
+    known = {item.name: item for item in _other_configs()}
+    if text not in known:
+        kind = text.partition(":")[0]
+        legal = ", ".join(name for name in known if name.startswith(kind.lower() + ":"))
+        raise FormatError(f"operator {text!r}, position {len(kind) + 1}: this kind has the shapes of TVM only: {legal}")
+    return known[text]
 
 
 def _build(create: Any, function: Any, arguments: tuple[int, ...], options: tuple[tuple[str, str], ...]) -> Any:
@@ -123,14 +160,7 @@ def _build(create: Any, function: Any, arguments: tuple[int, ...], options: tupl
 def _from_python(path: str, member: str) -> list[Task]:
     from tvm.tirx import PrimFunc
 
-    if not Path(path).is_file():
-        raise FormatError(f"workload {path!r} is not a file")
-    try:
-        names = runpy.run_path(path)
-    except Exception as error:
-        raise FormatError(
-            f"workload {path!r} cannot be run: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        ) from error
+    names = _run(path)
     functions = {name: value for name, value in names.items() if isinstance(value, PrimFunc)}
     if member:
         if member not in functions:
@@ -138,10 +168,55 @@ def _from_python(path: str, member: str) -> list[Task]:
         functions = {member: functions[member]}
     if not functions:
         raise FormatError(f"workload {path!r} defines no PrimFunc at its top level")
-    weights = names.get("WEIGHTS", {})
+    weights, references = (_by_name(path, names, key) for key in ("WEIGHTS", "REFERENCES"))
+    found = []
     for name, func in functions.items():
         _check_static(f"workload {path!r}, function {name!r}", func)
-    return [prim_func_task(name, func, constants=weights.get(name, (1,))) for name, func in functions.items()]
+        constants = _constants(f"workload {path!r}: WEIGHTS[{name!r}]", weights.get(name, (1,)), len(func.params) - 1)
+        found.append(prim_func_task(name, func, constants=constants, reference=_reference(path, name, references.get(name))))
+    return found
+
+
+def _run(path: str) -> dict[str, Any]:
+    """Names at the top level of a file that is run."""
+    if not Path(path).is_file():
+        raise FormatError(f"workload {path!r} is not a file")
+    try:
+        return runpy.run_path(path)
+    except (Exception, SystemExit) as error:
+        raise FormatError(f"workload {path!r} cannot be run: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+
+
+def _by_name(path: str, names: dict[str, Any], key: str) -> dict[str, Any]:
+    value = names.get(key, {})
+    if not isinstance(value, dict):
+        raise FormatError(f"workload {path!r}: {key} must be a dict from names of functions, not {type(value).__name__}")
+    return value
+
+
+def _constants(place: str, value: Any, inputs: int) -> tuple[int, ...]:
+    if not isinstance(value, (tuple, list)) or not all(isinstance(entry, int) and 0 <= entry < max(inputs, 2) for entry in value):
+        raise FormatError(f"{place} must be positions of inputs, each from 0 to {inputs - 1}, not {value!r}")
+    return tuple(value)
+
+
+def _reference(path: str, name: str, function: Any) -> Callable[..., Array] | None:
+    if function is None:
+        return None
+    if not callable(function):
+        raise FormatError(f"workload {path!r}: REFERENCES[{name!r}] must be a function of the list of inputs, not {function!r}")
+
+    def reference(inputs: Any) -> Array:
+        try:
+            return np.asarray(function(inputs))
+        except Exception as error:
+            raise FormatError(f"workload {path!r}: REFERENCES[{name!r}] cannot be run: {_first_line(error)}") from error
+
+    return reference
 
 
 def _check_static(place: str, func: Any) -> None:

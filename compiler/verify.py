@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..intrinsics import DType, MappingError
+from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import Array, random_operand
 from ..intrinsics.tensor_intrin import register
 from .einsum_parse import Parsed
@@ -79,9 +81,9 @@ def verify(
     operands = random_inputs(inputs, seed=seed) if operands is None else operands
     got = run(schedule.mod, prepared_operands(realised, inputs, operands), out)
     want = reference(operands) if reference is not None else run(_module(parsed.func), operands, out)
-    differing = int(np.count_nonzero(got != want))
     if got.shape != want.shape:
         raise MappingError(f"reference of {parsed.einsum.name} has shape {want.shape}, its output {got.shape}")
+    differing = int(np.count_nonzero(got != want))
     return Verification(
         matches=not differing, differing=differing, elements=got.size, reference="numpy" if reference is not None else "untensorized"
     )
@@ -89,6 +91,7 @@ def verify(
 
 def random_inputs(params: Sequence[Any], *, seed: int) -> list[Array]:
     """Operands of the parameters' shapes and types: full range and corners for integers, [-1, 1) for floats."""
+    require_memory(sum(math.prod(int(extent) for extent in param.shape) for param in params), "the operands")
     rng = np.random.default_rng(seed)
     operands: list[Array] = []
     for param in params:

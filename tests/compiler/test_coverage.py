@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -88,7 +90,7 @@ def test_formats(report, tmp_path):
 def test_a_heat_map_goes_where_a_picture_can_go(report, tmp_path):
     with pytest.raises(ParameterError, match=r"heat map must end in \.png, \.svg, \.pdf, not 'map\.txt'; nearest legal value: map\.png"):
         write_heatmap(report, tmp_path / "map.txt")
-    with pytest.raises(ParameterError, match="is no folder"):
+    with pytest.raises(ParameterError, match="there is no folder"):
         write_heatmap(report, tmp_path / "missing" / "map.png")
 
 
@@ -122,9 +124,34 @@ def test_bad_options_are_refused(options, words):
         coverage(["gemm:4x4x4"], TWO, **options)
 
 
+def test_progress_tells_what_lasts():
+    seen = []
+    coverage([TASKS["GMM"], TASKS["SFM"]], TWO[:1], verify="all", compare_tvm=True, progress=lambda *step: seen.append(step))
+    assert [step[:3] for step in seen if step[0] == "verify"] == [("verify", 0, 1), ("verify", 1, 1)]
+    assert [step[:3] for step in seen if step[0] == "TVM"] == [("TVM", 0, 2), ("TVM", 1, 2), ("TVM", 2, 2)]
+
+
+def test_what_is_given_several_times_counts_several_times():
+    found = coverage(["gemm:16x16x16", task("gemm:16x16x16").operator.weighted(2), "sfm:256x256", "sfm:256x256"], TWO[:1])
+    assert [(pair.operator, pair.weight) for pair in found.pairs] == [("gemm:16x16x16", 3), ("sfm:256x256", 2)]
+
+
 def test_names_are_unique():
-    with pytest.raises(ParameterError, match="operator 'gemm:4x4x4' is given twice"):
-        coverage(["gemm:4x4x4", "gemm:4x4x4"], TWO)
+    with pytest.raises(ParameterError, match="two different operators are named 'GMM'; rename one"):
+        coverage([TASKS["GMM"], replace(TASKS["DEP"], name="GMM")], TWO)
+    with pytest.raises(ParameterError, match="instruction 'tile16' is given twice"):
+        coverage(["gemm:4x4x4"], [TWO[1], TWO[1]])
+
+
+def test_maps_below_the_floor_are_in_brackets():
+    found = coverage([TASKS["NRM"]], TWO, floor=0.05)
+    assert found.rows()[1] == ["NRM", "0.0625 direct", "(0.0039) direct"]
+
+
+def test_kinds_with_shapes_of_tvm_only():
+    assert task("sfm:256x256").name == "sfm:256x256"
+    with pytest.raises(FormatError, match=r"operator 'sfm:2x2', position 4: this kind has the shapes of TVM only: sfm:256x256"):
+        task("sfm:2x2")
 
 
 # ---- workloads
@@ -159,6 +186,26 @@ def test_functions_of_a_python_file(tmp_path):
     assert coverage([scores], TWO, verify="all").pairs[0].verified is True
 
 
+REFERENCES = "REFERENCES = {'scores': lambda inputs: (inputs[0].astype('int32') @ inputs[1].T.astype('int32'))%s}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "proof"),
+    [
+        ("", "all 16 elements equal the numpy reference"),
+        (" + 1", "16 of 16 elements differ from the numpy reference"),
+        (" @ None", "cannot be run: ValueError"),
+        ("[0]", r"has shape \(4,\), its output \(4, 4\)"),
+    ],
+)
+def test_functions_are_compared_with_references_of_their_own(tmp_path, wrong, proof):
+    path = tmp_path / "mine.py"
+    path.write_text(SCRIPT + REFERENCES % wrong)
+    (pair,) = coverage(tasks(f"{path}:scores"), TWO[:1], verify="all").pairs
+    assert pair.verified is (wrong == "")
+    assert re.search(proof, pair.proof)
+
+
 DYNAMIC = (
     SCRIPT.replace("x, y =", "import tvm\nn = tvm.tirx.Var('n', 'int32')\nx, y =").replace("(4, 8)", "(n, 8)").replace("(4, 4)", "(n, n)")
 )
@@ -171,6 +218,10 @@ DYNAMIC = (
         (SCRIPT, ":missing", "defines no PrimFunc 'missing'; it defines scores, other"),
         (DYNAMIC, "", "function 'scores', parameter 0: dimension 0 of X must be a number, not n"),
         ("raise ValueError('no')", "", "cannot be run: ValueError: no"),
+        ("import sys\nsys.exit(0)", "", "cannot be run: SystemExit: 0"),
+        (SCRIPT + "WEIGHTS = 3", "", "WEIGHTS must be a dict from names of functions, not int"),
+        (SCRIPT + "WEIGHTS = {'scores': (2,)}", "", r"WEIGHTS\['scores'\] must be positions of inputs, each from 0 to 1, not \(2,\)"),
+        (SCRIPT + "REFERENCES = {'scores': 3}", "", r"REFERENCES\['scores'\] must be a function of the list of inputs, not 3"),
     ],
 )
 def test_bad_python_files(tmp_path, text, suffix, words):

@@ -31,6 +31,7 @@ NEW_FORMS = (
     instruction("batched", "gmk,gkn->gmn", g=2, m=2, n=4, k=4),
     instruction("two_k", "mkr,nkr->mn", m=2, n=2, k=3, r=4),
     instruction("k_nk_u8s8", "k,nk->n", a="uint8", n=4, k=4),
+    instruction("scalar", "k,k->", k=1),
     instruction("wide", "mk,nk->mn", a="int16", b="int16", overflow="wrap", m=2, n=2, k=8),
 )
 

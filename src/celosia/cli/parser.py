@@ -109,6 +109,8 @@ def design_from_text(text: str) -> DesignPoint:
         name = name.strip().replace("-", "_")
         if not equals:
             raise FormatError(f"design {text!r}: {part!r} must be name=value, such as rows=8")
+        if name in values:
+            raise FormatError(f"design {text!r}: {name} is given twice")
         values[name] = _design_value(kinds.get(name, ""), value.strip(), f"design {text!r}: {name}")
     return DesignPoint.create(family, **values)
 
