@@ -41,7 +41,7 @@ def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None
         If Yosys is missing or fails.
     """
     target = Path(folder)
-    _make_writable(target)
+    make_writable(target)
     rtl = emit_rtl(point, prefix=prefix)
     texts = {
         f"{rtl.top}.v": rtl.verilog,
@@ -110,7 +110,7 @@ def write_together(folder: Path, texts: Mapping[str, str]) -> None:
             Path(path).unlink(missing_ok=True)
 
 
-def _make_writable(folder: Path) -> None:
+def make_writable(folder: Path) -> None:
     """Fail before the slow part."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

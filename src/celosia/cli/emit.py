@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..hw.design_point import DesignPoint
 from .console import Console
-from .parser import add_families, add_verb, design_point
+from .parser import add_families, add_family, add_verb, design_point
 
 EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary -o out/"
 
@@ -15,7 +16,8 @@ EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary 
 def add(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "emit", "write the Verilog of a design, its description, C header and testbench", EXAMPLE)
-    for family in add_families(parser, EXAMPLE)[1]:
+    families, made = add_families(parser, EXAMPLE)
+    for family in [*made, add_family(families, "accelerator", EXAMPLE)]:
         family.add_argument("-o", "--out", type=Path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
         family.add_argument("--prefix", metavar="NAME", help="prefix of the Verilog module's name")
         family.set_defaults(handler=run)
@@ -24,9 +26,17 @@ def add(verbs: Any) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Write the artefacts and list them."""
     point = design_point(arguments)
-    from ..hw.artefacts import emit_artefacts
-
-    files = emit_artefacts(point, arguments.out, prefix=arguments.prefix)
+    files = _write(point, arguments)
     data = {"name": point.name, "design_hash": point.hash, "design_point": point.to_dict(), "files": [str(path) for path in files]}
     console.result(data, "\n".join(str(path) for path in files))
     return 0
+
+
+def _write(point: DesignPoint, arguments: argparse.Namespace) -> tuple[Path, ...]:
+    if point.family == "accelerator":
+        from ..hw.accelerator.artefacts import emit_accelerator_artefacts
+
+        return emit_accelerator_artefacts(point, arguments.out, prefix=arguments.prefix)
+    from ..hw.artefacts import emit_artefacts
+
+    return emit_artefacts(point, arguments.out, prefix=arguments.prefix)

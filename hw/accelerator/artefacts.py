@@ -1,0 +1,79 @@
+"""Files of an accelerator for an RTL engineer and a driver's author: Verilog, a description, a C header."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, REGISTERS, Op
+from ..artefacts import make_writable, write_together
+from ..design_point import HW_VERSION, DesignPoint
+from .emit import AcceleratorRtl, emit_accelerator
+
+
+def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None) -> tuple[Path, ...]:
+    """Write ``<name>.v``, ``<name>.json`` and ``<name>.h`` into ``folder``, which is made if need be.
+
+    Parameters
+    ----------
+    point : DesignPoint
+        Of family ``accelerator``.
+    folder : path
+    prefix : str or None
+        Goes before the module's name, and so before the file names.
+
+    Raises
+    ------
+    ParameterError
+        If the folder cannot be made or written to; files that were there stay as they were.
+    ToolNotFoundError, ToolFailedError
+        If Yosys is missing or fails.
+    """
+    target = Path(folder)
+    make_writable(target)
+    rtl = emit_accelerator(point, prefix=prefix)
+    texts = {
+        f"{rtl.top}.v": rtl.verilog,
+        f"{rtl.top}.json": json.dumps(description(rtl), indent=2) + "\n",
+        f"{rtl.top}.h": command_header(rtl),
+    }
+    write_together(target, texts)
+    return tuple(target / name for name in texts)
+
+
+def description(rtl: AcceleratorRtl) -> dict[str, Any]:
+    """What the JSON file says: ports, parameters, hash, and the fields of every command."""
+    return {
+        "name": rtl.top,
+        "design_hash": rtl.point.hash,
+        "hw_version": HW_VERSION,
+        "design_point": rtl.point.to_dict(),
+        "ports": [dataclasses.asdict(port) for port in rtl.ports],
+        "command_bits": COMMAND_BITS,
+        "counter_bits": COUNTER_BITS,
+        "commands": {op.name: _fields(fields) for op, fields in FIELDS.items()},
+        "registers": {register.name: _fields(fields) for register, fields in REGISTERS.items()},
+    }
+
+
+def _fields(fields: Any) -> dict[str, dict[str, Any]]:
+    return {name: dataclasses.asdict(place) for name, place in fields.items()}
+
+
+def command_header(rtl: AcceleratorRtl) -> str:
+    """C header: hash, operation codes, and lowest bit and width of every field of every command."""
+    macro = rtl.top.upper()
+    lines = [f"/* celosia accelerator {rtl.top}: {COMMAND_BITS}-bit commands, least significant bit first */"]
+    lines += [f"#ifndef {macro}_H", f"#define {macro}_H", "", f'#define {macro}_HASH "{rtl.point.hash}"']
+    lines += [f"#define {macro}_COMMAND_BITS {COMMAND_BITS}", f"#define {macro}_COUNTER_BITS {COUNTER_BITS}"]
+    lines += [f"#define {macro}_OP_{op.name} {op.value}" for op in Op]
+    tables = [(op.name, fields) for op, fields in FIELDS.items()]
+    tables += [(f"SET_{register.name}", fields) for register, fields in REGISTERS.items()]
+    for table, fields in tables:
+        lines.append("")
+        for name, place in fields.items():
+            stem = f"#define {macro}_{table}_{name.upper()}"
+            lines += [f"{stem}_BIT {place.offset}", f"{stem}_WIDTH {place.width}"]
+    return "\n".join([*lines, "", f"#endif /* {macro}_H */", ""])
