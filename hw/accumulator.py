@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from ..intrinsics import DType, Overflow
 from .block import shape_of
@@ -26,6 +26,8 @@ def settle(m: Module, total: Value, acc: DType, overflow: Overflow, *, name: str
     if overflow in (Overflow.SATURATE, Overflow.SATURATE_ONCE):
         return _clamp(m, total, acc, name)
     kept = total[: acc.width]
+    if len(total) < acc.width:  # a sum that can be negative, in an unsigned accumulator: modulo 2**width its sign fills up
+        kept = Cat(total, total[-1].replicate(acc.width - len(total)))
     return kept.as_signed() if acc.signed else kept
 
 

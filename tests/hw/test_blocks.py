@@ -10,7 +10,15 @@ from .rig import IDS, KINDS, paused, point_of, run
 
 SHAPES = [(1, 1), (1, 4), (3, 5), (4, 2)]
 TYPES = ["int8,int8", "uint8,int4", "uint3,uint5", "int2,uint16"]
-LOOSE = [("wrap", "int9"), ("wrap", "uint7"), ("saturate", "int10"), ("saturate", "uint9"), ("saturate", "int2")]
+LOOSE = [
+    ("wrap", "int9"),
+    ("wrap", "uint7"),
+    ("saturate", "int10"),
+    ("saturate", "uint9"),
+    ("saturate", "int2"),
+    ("wrap", "uint28"),
+    ("saturate", "uint28"),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
