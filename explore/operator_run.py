@@ -39,6 +39,7 @@ def simulate_operator(
     ----------
     point : DesignPoint
     operator : Operator or str
+        A string takes the types of the design (`typed_for`).
     schedule : Schedule or None
         None takes the fastest loop order of the exact model.
     seed : int, >= 0
@@ -59,12 +60,18 @@ def simulate_operator(
         If the operator cannot be tensorized.
     SimulationError, ToolNotFoundError, ToolFailedError
     """
-    operator = parse(operator) if isinstance(operator, str) else operator
+    operator = typed_for(point.machine, parse(operator)) if isinstance(operator, str) else operator
     schedule = schedule or fastest_schedule(operator, point.machine)
     inputs = operator.random_inputs(np.random.default_rng(seed))
     return run_operator(
         point, operator, schedule, inputs=inputs, reference=operator.reference(inputs), max_cycles=max_cycles, progress=progress
     )
+
+
+def typed_for(machine: Machine, operator: Operator) -> Operator:
+    """The operator on the types that a machine computes with; its output is what the accumulator is in memory."""
+    contraction = machine.instruction.contraction
+    return operator.typed(a=contraction.a, b=contraction.b, out=contraction.acc.container)
 
 
 def fastest_schedule(operator: Operator, machine: Machine) -> Schedule:

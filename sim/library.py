@@ -97,10 +97,6 @@ class Library:
         """Packed record of all outputs, as `Model.run_records` returns it."""
         return _record_dtype(self.record["outputs"])
 
-    def port_width(self, name: str) -> int:
-        """Bits of a port."""
-        return next(int(port["width"]) for port in self.record["ports"] if port["name"] == name)
-
     def __repr__(self) -> str:
         return f"Library({self.machine.name!r}, {str(self.path)!r})"
 

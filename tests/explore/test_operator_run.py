@@ -12,12 +12,12 @@ import pytest
 
 from celosia.compiler.operators import parse
 from celosia.compiler.schedule import schedule_space
-from celosia.explore.operator_run import run_operator, simulate_operator
+from celosia.explore.operator_run import run_operator, simulate_operator, typed_for
 from celosia.explore.run import explore
 from celosia.hw.design_point import DesignPoint
 from celosia.hw.parameters import DotProductParameters
 from celosia.hw.verilog import emit_rtl
-from celosia.intrinsics import SimulationError
+from celosia.intrinsics import DType, SimulationError
 from celosia.sim import build
 
 from .fakes import fake_area, small_study
@@ -84,6 +84,15 @@ def test_every_convolution_equals_its_sums_on_every_route_and_order(point: Desig
 @pytest.mark.parametrize("point", [OS, WS, DOT], ids=["os", "ws", "dot"])
 def test_matrices_with_ones_equal_their_sums(point: DesignPoint, text: str) -> None:
     check(point, text, None)
+
+
+def test_an_operator_string_takes_the_types_of_the_design() -> None:
+    run = simulate_operator(OS, CONVOLUTIONS[0][0])
+    assert run.matches_reference
+    assert run.cycles == run.model_cycles
+    machine = DesignPoint.create("dot-product", lanes=2, depth=3, a="uint5", b="int16", acc="int40").machine
+    typed = typed_for(machine, parse("gemm:4x4x4"))
+    assert (typed.a, typed.b, typed.out) == (DType(5, False), DType(16), DType(64))
 
 
 def test_a_program_without_its_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
