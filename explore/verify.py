@@ -100,9 +100,9 @@ class Verification:
             for future in done:
                 future.result()
             finished = len(futures) - len(open_futures)
-            self.progress(
-                "verify", min(sum(self._cycles.values()), self._total), self._total, f"cycles, {finished}/{len(futures)} designs done"
-            )
+            cycles = min(sum(self._cycles.values()), self._total)
+            stage = "cycles" if cycles else "cycles, building the first designs"
+            self.progress("verify", cycles, self._total, f"{stage}, {finished}/{len(futures)} designs done")
 
     def _member(self, candidate: Candidate, expected: Mapping[str, int]) -> Verdict:
         return Verdict(candidate, {name: self._operator(candidate, name, expected[name]) for name in expected})

@@ -34,7 +34,8 @@ def settle(m: Module, total: Value, acc: DType, overflow: Overflow, *, name: str
 def holds(acc: DType, value: Value) -> bool:
     """Whether every value of the shape of ``value`` is a value of ``acc``."""
     shape = value.shape()
-    return acc.contains(DType(shape.width, shape.signed)) if shape.width else True
+    magnitude = max(shape.width - shape.signed, 0)  # an exact sum may be wider than any dtype
+    return (-(1 << magnitude) if shape.signed else 0) >= acc.min and (1 << magnitude) - 1 <= acc.max
 
 
 def _clamp(m: Module, total: Value, acc: DType, name: str) -> Value:

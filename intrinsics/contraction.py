@@ -95,8 +95,9 @@ class Contraction:
             )
         least = self.min_acc
         if not self.acc.contains(least):
+            fault = "is too narrow for" if self.acc.signed or not least.signed else "cannot hold the negative sums of"
             raise ParameterError(
-                f"accumulator {self.acc} is too narrow for {products}; "
+                f"accumulator {self.acc} {fault} {products}; "
                 f"allowed: {least} or wider, or overflow 'wrap' or 'saturate'; nearest legal value: {least}"
             )
 

@@ -44,6 +44,13 @@ def test_wrap_and_saturate(kind, overflow, acc):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_the_widest_accumulator(kind):
+    """The exact sum is then wider than any dtype."""
+    stimulus, trace = run(point_of(kind, 2, 3, acc="int64"), [2, 1])
+    assert trace.matches(stimulus)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
 @pytest.mark.parametrize("stream", ["offer_a", "offer_b", "accept"])
 def test_each_stream_may_pause(kind, stream):
     """`run_streams` also checks that a waiting result stays as it is."""
