@@ -191,7 +191,8 @@ def test_max_depth_of_int8_in_int32():
         ),
         (
             ("k,k->", {"k": 2}, "uint8", "int8", "uint32"),
-            r"accumulator uint32 cannot hold the negative sums of 2 products of uint8 x int8; allowed: int17 or wider, or overflow 'wrap' or 'saturate'; "
+            r"accumulator uint32 cannot hold the negative sums of 2 products of uint8 x int8; allowed: int17 or wider, "
+            r"or overflow 'wrap' or 'saturate'; "
             r"nearest legal value: int17",
         ),
         (
