@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -156,10 +157,14 @@ class Journal:
             self.append(record)
 
     def _write(self, line: bytes) -> None:
+        start = os.lseek(self._file, 0, os.SEEK_CUR)
         try:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError as error:
+            with contextlib.suppress(OSError):  # another thread may still append, and only the last line may be torn
+                os.ftruncate(self._file, start)
+                os.lseek(self._file, start, os.SEEK_SET)
             raise CelosiaError(f"journal {str(self.path)!r} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:

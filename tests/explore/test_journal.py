@@ -1,6 +1,7 @@
 """Journals: torn lines, locks, foreign studies, merging."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from celosia.explore.journal import Journal, JournalLockedError, Record, merge, read_journal, write_merged
-from celosia.intrinsics import FormatError, HashMismatchError
+from celosia.intrinsics import CelosiaError, FormatError, HashMismatchError
 
 
 def record(number: int, *, error: bool = False, operator: str = "") -> Record:
@@ -52,6 +53,24 @@ def test_replace_lets_the_last_one_count(tmp_path: Path) -> None:
         journal.append(record(1, error=True))
         journal.replace(record(1))
     assert read_journal(tmp_path / "j")[1] == [record(1)]
+
+
+def test_a_full_disk_leaves_no_half_line_that_others_append_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def half(file: int, line: bytes) -> int:
+        if len(line) < 60:
+            raise OSError(28, "No space left on device")
+        return write(file, line[:-50])
+
+    with Journal(tmp_path / "j", "s1") as journal:
+        journal.append(record(1))
+        with monkeypatch.context() as patch:
+            patch.setattr("celosia.explore.journal.os.write", half)
+            with pytest.raises(CelosiaError, match="cannot be written: No space left on device"):
+                journal.append(record(2))
+        journal.append(record(3))
+    assert read_journal(tmp_path / "j")[1] == [record(1), record(3)]
 
 
 def test_a_torn_last_line_is_cut_off_at_every_length(tmp_path: Path) -> None:
