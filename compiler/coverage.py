@@ -307,7 +307,7 @@ def _answer(item: Task, instruction: Instruction, bandwidth: float | None) -> Pa
     start = time.process_time()
     answer = parsed if isinstance(parsed, Rejected) else best_map(parsed.einsum, instruction, bandwidth=bandwidth)
     seconds = time.process_time() - start
-    macs = answer.macs if isinstance(answer, Mapped) else 0 if isinstance(parsed, Rejected) else useful_macs(parsed.einsum)
+    macs = answer.macs if isinstance(answer, Mapped) else parsed.macs if isinstance(parsed, Rejected) else useful_macs(parsed.einsum)
     return Pair(operator=item.name, instruction=instruction.name, answer=answer, macs=macs, weight=item.weight, seconds=seconds)
 
 

@@ -17,9 +17,9 @@ from .reasons import Reason, Rejected
 class NotEinsum(Exception):  # noqa: N818 - carries an answer, not a failure
     """Leaves the walk with the reason why the function is no sum of products."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: Reason, detail: str, change: str = "") -> None:
         super().__init__(detail)
-        self.rejected = Rejected(reason, detail, _CHANGES.get(reason, ""))
+        self.rejected = Rejected(reason, detail, change or _CHANGES.get(reason, ""))
 
 
 _CHANGES = {
@@ -30,8 +30,11 @@ _CHANGES = {
     Reason.OPERAND_EXPRESSION: "compute the operand in a block of its own, at the price of one more pass over it",
     Reason.NON_AFFINE: "copy the operand into the order in which it is read, at the price of one more pass over it",
     Reason.DYNAMIC_SHAPE: "fix the extent, or pad to a bound",
+    Reason.GUARDED: "run the block over all of its iterators, at the price of products with zeros where the condition fails",
 }
-"""Nearest change that would make a sum of products of the function, with its price."""
+"""Nearest change that would make a sum of products of the function, with its price, where there is none closer to the case."""
+
+_ADD_AFTERWARDS = "sum the products alone and combine them in a block after it, at the price of one more pass over the output"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +75,31 @@ def parse(func: Any, *, name: str = "main", constants: Iterable[int] = (1,), axe
     -------
     Parsed, or Rejected with the reason.
     """
+    weights = frozenset(constants)
+    block = None
     try:
-        return _parse(func, name, frozenset(constants), axes)
+        block = _main_block(func)
+        try:
+            return _parse(*_inline(func, block), name, weights, axes)
+        except NotEinsum:
+            # What a producer reads in an odd way may be no obstacle once its result is left in memory.
+            return _parse(func, block, name, weights, axes)
     except NotEinsum as reason:
-        return reason.rejected
+        return replace(reason.rejected, macs=_products(block))
 
 
-def _parse(func: Any, name: str, constants: frozenset[int], names: Sequence[str] | None) -> Parsed:
-    block = _main_block(func)
-    func, block = _inline(func, block)
+def _products(block: Any) -> int:
+    """Products that a block sums, if it does and if their number is known."""
+    if block is None or _kind(block.body) != "BufferStore" or _product_of(block) is None:
+        return 0
+    return math.prod(_constant(axis.dom.extent) or 0 for axis in block.iter_vars)
+
+
+def _parse(func: Any, block: Any, name: str, constants: frozenset[int], names: Sequence[str] | None) -> Parsed:
     reader = _Reader(block, names)
     a, b = (reader.operand(factor) for factor in reader.factors())
+    reader.check_product(a, b)
+    require_whole(func, block)
     weights = [param for position, param in enumerate(func.params) if position in constants]
     a, b = (replace(operand, constant=any(reader.buffers[operand.tensor].same_as(weight) for weight in weights)) for operand in (a, b))
     out = block.body.buffer
@@ -146,14 +163,19 @@ def _kind(node: Any) -> str:
 def _inline(func: Any, block: Any) -> tuple[Any, Any]:
     """Inline every block that only moves, pads, widens or shifts what the main block reads."""
     from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import ScheduleError
 
-    schedule = None
+    refused: set[str] = set()
     for _ in range(8):
-        target = next((other for other in blocks(func) if _inlinable(other) and _reads(block, other.writes[0].source)), None)
+        target = next((b for b in blocks(func) if b.name_hint not in refused and _inlinable(b) and _reads(block, b.writes[0].source)), None)
         if target is None:
             break
-        schedule = schedule or Schedule(func, debug_mask="none", error_render_level="none")
-        schedule.compute_inline(schedule.get_sblock(target.name_hint))
+        schedule = Schedule(func, debug_mask="none", error_render_level="none")
+        try:
+            schedule.compute_inline(schedule.get_sblock(target.name_hint))
+        except ScheduleError:
+            refused.add(target.name_hint)
+            continue
         func = schedule.mod["main"]
         block = next(other for other in blocks(func) if other.name_hint == block.name_hint)
     return func, block
@@ -165,7 +187,18 @@ def _inlinable(block: Any) -> bool:
     if block.init is not None or _kind(block.body) != "BufferStore" or any(int(axis.iter_type) != 0 for axis in block.iter_vars):
         return False
     loads = walk(block.body.value, TensorLoad)
-    return len(loads) == 1 and _narrow(str(loads[0].source.dtype))
+    return len(loads) == 1 and _narrow(str(loads[0].source.dtype)) and _moves(block.body.value)
+
+
+def _moves(e: Any) -> bool:
+    """Whether a value is an element that is only cast, shifted by a constant, or chosen under a guard."""
+    kind = _kind(e)
+    if kind == "Cast":
+        return _moves(e.value)
+    if kind in ("Add", "Sub"):
+        return (_constant(e.b) is not None and _moves(e.a)) or (kind == "Add" and _constant(e.a) is not None and _moves(e.b))
+    choice = _choice(e)
+    return kind == "TensorLoad" or (choice is not None and _moves(choice[1]) and _constant(choice[2]) is not None)
 
 
 def _narrow(dtype: str) -> bool:
@@ -202,6 +235,65 @@ def _product_of(block: Any) -> Any:
                 term = term.value
             return term if _kind(term) == "Mul" else None
     return None
+
+
+def _product_dtypes(block: Any) -> list[str]:
+    """Types that the product of a block passes through before it is added."""
+    value = block.body.value
+    term = value.b if _kind(value.a) == "TensorLoad" and value.a.source.same_as(block.body.buffer) else value.a
+    dtypes = [str(term.ty.dtype)]
+    while _kind(term) == "Cast":
+        term = term.value
+        dtypes.append(str(term.ty.dtype))
+    return dtypes
+
+
+def require_whole(func: Any, block: Any) -> None:
+    """Check that a block adds one product per point of its iterators to a sum that starts at 0.
+
+    Raises
+    ------
+    NotEinsum
+        If it starts elsewhere, reads another element than it writes, or does not run over all points exactly once.
+    """
+    import tvm_ffi
+    from tvm.ir.expr import TensorLoad
+    from tvm.s_tir import SBlock, SBlockRealize
+    from tvm.tirx import For
+
+    name, store = block.name_hint, block.body
+    if _kind(store) != "BufferStore":
+        return
+    start = getattr(block.init, "value", None)
+    if _constant(start) != 0:
+        raise NotEinsum(Reason.NOT_SUM, f"block {name} starts its sum at {' '.join(str(start).split())}, not at 0", _ADD_AFTERWARDS)
+    own = [load for load in walk(store.value, TensorLoad) if load.source.same_as(store.buffer)]
+    if any(not tvm_ffi.structural_equal(list(load.indices), list(store.indices)) for load in own):
+        raise NotEinsum(Reason.NOT_SUM, f"block {name} adds to another element of {store.buffer.name} than it reads", _ADD_AFTERWARDS)
+    (realize,) = (node for node in walk(func.body, SBlockRealize) if node.block.same_as(block))
+    if _constant(realize.predicate) != 1:
+        raise NotEinsum(Reason.GUARDED, f"block {name} runs only where {' '.join(str(realize.predicate).split())}")
+    loops = [loop for loop in walk(func.body, For) if any(inner.same_as(block) for inner in walk(loop.body, SBlock))]
+    if not _covers(realize, loops):
+        raise NotEinsum(Reason.GUARDED, f"block {name} does not run exactly once at each point of its iterators")
+
+
+def _covers(realize: Any, loops: Sequence[Any]) -> bool:
+    """Whether the loops around a block visit every point of its iterators exactly once."""
+    from tvm.ir import Range
+    from tvm.sym import Analyzer, detect_iter_map
+    from tvm.sym.iter_affine_map import IterMapLevel
+
+    domains = {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
+    wanted = [axis.dom for axis in realize.block.iter_vars]
+    have, need = (math.prod(_constant(span.extent) or 0 for span in spans) for spans in (domains.values(), wanted))
+    bounds = Analyzer()
+    for variable, span in domains.items():
+        bounds.bind(variable, span)
+    found = [bounds.const_int_bound(value) for value in realize.iter_values]
+    inside = all((low.min_value, low.max_value) == (0, int(span.extent) - 1) for low, span in zip(found, wanted, strict=True))
+    once = detect_iter_map(list(realize.iter_values), domains, True, IterMapLevel.Bijective).indices
+    return inside and have == need and len(once) == len(wanted)
 
 
 # ---- expressions
@@ -242,13 +334,23 @@ class _Reader:
         if product is None:
             value = body.value
             if _kind(value) != "Add":
-                raise NotEinsum(
-                    Reason.NOT_SUM, f"block {self.block.name_hint} combines by {_kind(value).lower()} over {self._reduced()}, not by a sum"
-                )
+                detail = f"block {self.block.name_hint} combines by {_kind(value).lower()} over {self._reduced()}, not by a sum"
+                raise NotEinsum(Reason.NOT_SUM, detail, _ADD_AFTERWARDS if _kind(value) == "Sub" else "")
             raise NotEinsum(
                 Reason.NOT_PRODUCT, f"block {self.block.name_hint} sums values over {self._reduced()} that are no product of two operands"
             )
         return product.a, product.b
+
+    def check_product(self, a: Access, b: Access) -> None:
+        """Refuse a product that is cut to fewer bits than it is added with."""
+        out = _dtype(self.block.body.buffer.dtype)
+        ends = [(access.dtype.min - access.zero_point, access.dtype.max - access.zero_point) for access in (a, b)]
+        products = [left * right for left in ends[0] for right in ends[1]]
+        for text in _product_dtypes(self.block):
+            dtype = _dtype(text)
+            if dtype.width < out.width and not (dtype.min <= min(products) and max(products) <= dtype.max):
+                detail = f"the product of {a.tensor} and {b.tensor} is cut to {text}, which drops bits of it"
+                raise NotEinsum(Reason.OPERAND_EXPRESSION, detail, "widen both operands before they are multiplied, which costs nothing")
 
     def _reduced(self) -> str:
         return ", ".join(self.names[var] for var, _, reduction in self.iterators if reduction) or "nothing"
@@ -269,12 +371,12 @@ class _Reader:
             sign = -1 if kind == "Add" else 1
             value = _constant(e.b)
             if value is not None:
-                return self._shifted(self._strip(e.a), sign * value)
+                return self._shifted(self._strip(e.a), sign * value, str(e.ty.dtype))
             value = _constant(e.a)
             if value is not None and kind == "Add":
-                return self._shifted(self._strip(e.b), -value)
+                return self._shifted(self._strip(e.b), -value, str(e.ty.dtype))
         if kind in ("Call", "Select"):
-            parts = self._choice(e)
+            parts = _choice(e)
             if parts is not None:
                 condition, value, otherwise = parts
                 return self._guarded(condition, value, otherwise)
@@ -299,16 +401,10 @@ class _Reader:
         if not (target.min <= low and high <= target.max):
             raise NotEinsum(Reason.OPERAND_EXPRESSION, f"operand {inner.tensor} is cut to {dtype}, which drops bits of {inner.dtype} data")
 
-    def _shifted(self, inner: Access, zero_point: int) -> Access:
-        return replace(inner, zero_point=inner.zero_point + zero_point)
-
-    def _choice(self, e: Any) -> tuple[Any, Any, Any] | None:
-        if _kind(e) == "Select":
-            return e.condition, e.true_value, e.false_value
-        if getattr(e.op, "name", "").endswith("if_then_else"):
-            condition, value, otherwise = e.args
-            return condition, value, otherwise
-        return None
+    def _shifted(self, inner: Access, zero_point: int, dtype: str) -> Access:
+        shifted = replace(inner, zero_point=inner.zero_point + zero_point)
+        self._check_cast(shifted, dtype)
+        return shifted
 
     def _guarded(self, condition: Any, value: Any, otherwise: Any) -> Access:
         inner, constant = self._strip(value), _constant(otherwise)
@@ -361,6 +457,16 @@ class _Reader:
             inner = self._index(e.a)
             return quotient(inner, value if kind == "FloorDiv" else 1, 0 if kind == "FloorDiv" else value, self.extents)
         raise _NotAffine(e)
+
+
+def _choice(e: Any) -> tuple[Any, Any, Any] | None:
+    """Condition and both values of a choice, or None."""
+    if _kind(e) == "Select":
+        return e.condition, e.true_value, e.false_value
+    if _kind(e) == "Call" and getattr(e.op, "name", "").endswith("if_then_else"):
+        condition, value, otherwise = e.args
+        return condition, value, otherwise
+    return None
 
 
 class _NotAffine(Exception):  # noqa: N818 - internal signal

@@ -232,13 +232,17 @@ def _spliced(parsed: Parsed, statements: list[Any], writer: _Writer) -> Any:
     root = func.body.block
     body = list(root.body.seq) if type(root.body).__name__ == "SeqStmt" else [root.body]
     sequence: list[Any] = []
+    others: list[Any] = []
     for statement in body:
-        holds = any(block.same_as(parsed.block) for block in walk(statement, SBlock))
+        inside = walk(statement, SBlock)
+        holds = any(block.same_as(parsed.block) for block in inside)
         sequence += statements if holds else [statement]
+        others += [] if holds else [region.source for block in inside for region in block.reads]
     params = []
     for param in func.params:
         tensor = next((name for name, buffer in parsed.buffers.items() if buffer.same_as(param)), "")
-        params += [] if tensor in writer.replaced else [param]
+        needed = tensor not in writer.replaced or any(buffer.same_as(param) for buffer in others)
+        params += [param] if needed else []
         params += [made for name, made, _ in writer.prepared if name == tensor]
     return _function(params, sequence, [*root.alloc_buffers, *writer.buffers], func.attrs)
 

@@ -18,7 +18,7 @@ class Reason(enum.Enum):
     AXES_AMBIGUOUS = "axes-ambiguous"  #: several axes of the instruction have one role
     LAYOUT = "layout"  #: a tile is not made of the last dimensions of its tensor
     DIVISIBILITY = "divisibility"  #: the tile does not divide the operator
-    GUARDED = "guarded"  #: an operand is read under a condition
+    GUARDED = "guarded"  #: an operand is read, or the block runs, under a condition
     SHARED_OPERAND = "shared-operand"  #: both operands are one tensor
     NOT_EINSUM = "not-einsum"  #: an index is not a bare axis, so that it cannot be padded
     NOT_SUM = "reducer-not-sum"  #: the reduction is no sum, such as the maximum of a softmax
@@ -44,11 +44,14 @@ class Rejected:
         One sentence with the names and numbers of the case.
     change : str
         The nearest change that would map it, with its price; empty if none is known.
+    macs : int
+        Multiply-accumulates of the operator where it could not be read; 0 if it is no sum of products, or was read.
     """
 
     reason: Reason
     detail: str
     change: str = ""
+    macs: int = 0
 
     def error(self) -> MappingError:
         """The answer as an exception."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..intrinsics import FormatError, ParameterError
 from ..intrinsics.numerics import Array
 from .einsum_parse import Parsed, parse
@@ -199,7 +197,8 @@ def _by_name(path: str, names: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _constants(place: str, value: Any, inputs: int) -> tuple[int, ...]:
-    if not isinstance(value, (tuple, list)) or not all(isinstance(entry, int) and 0 <= entry < max(inputs, 2) for entry in value):
+    legal = isinstance(value, (tuple, list)) and all(type(entry) is int and 0 <= entry < max(inputs, 2) for entry in value)
+    if not legal:
         raise FormatError(f"{place} must be positions of inputs, each from 0 to {inputs - 1}, not {value!r}")
     return tuple(value)
 
@@ -210,9 +209,9 @@ def _reference(path: str, name: str, function: Any) -> Callable[..., Array] | No
     if not callable(function):
         raise FormatError(f"workload {path!r}: REFERENCES[{name!r}] must be a function of the list of inputs, not {function!r}")
 
-    def reference(inputs: Any) -> Array:
+    def reference(inputs: Any) -> Any:
         try:
-            return np.asarray(function(inputs))
+            return function(inputs)
         except Exception as error:
             raise FormatError(f"workload {path!r}: REFERENCES[{name!r}] cannot be run: {_first_line(error)}") from error
 

@@ -14,7 +14,7 @@ from ..intrinsics import DType, MappingError
 from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import Array, random_operand
 from ..intrinsics.tensor_intrin import register
-from .einsum_parse import Parsed
+from .einsum_parse import Parsed, blocks
 from .mapping import Mapped
 from .realise import Realised, matchable, realise, tensorize
 
@@ -77,16 +77,44 @@ def verify(
     intrinsic = register(matchable(mapped.instruction), fault=fault)
     realised = realise(mapped, parsed, offline=offline)
     schedule = tensorize(realised, intrinsic)
-    *inputs, out = parsed.func.params
+    inputs, outputs = split_params(parsed.func)
     operands = random_inputs(inputs, seed=seed) if operands is None else operands
-    got = run(schedule.mod, prepared_operands(realised, inputs, operands), out)
-    want = reference(operands) if reference is not None else run(_module(parsed.func), operands, out)
-    if got.shape != want.shape:
-        raise MappingError(f"reference of {parsed.einsum.name} has shape {want.shape}, its output {got.shape}")
-    differing = int(np.count_nonzero(got != want))
+    got = _call(schedule.mod, prepared_operands(realised, inputs, operands), outputs)
+    want = _call(_module(parsed.func), operands, outputs) if reference is None else _listed(reference(operands), len(outputs))
+    for mine, theirs in zip(got, want, strict=True):
+        if mine.shape != theirs.shape:
+            raise MappingError(f"reference of {parsed.einsum.name} has shape {theirs.shape}, its output {mine.shape}")
+    differing = sum(int(np.count_nonzero(mine != theirs)) for mine, theirs in zip(got, want, strict=True))
     return Verification(
-        matches=not differing, differing=differing, elements=got.size, reference="numpy" if reference is not None else "untensorized"
+        matches=not differing,
+        differing=differing,
+        elements=sum(mine.size for mine in got),
+        reference="numpy" if reference is not None else "untensorized",
     )
+
+
+def split_params(func: Any) -> tuple[list[Any], list[Any]]:
+    """Inputs and outputs of a function: what it only reads, and what a block of it writes.
+
+    Raises
+    ------
+    MappingError
+        If an input follows an output.
+    """
+    written = [region.source for block in blocks(func) for region in block.writes]
+    marks = [any(buffer.same_as(param) for buffer in written) for param in func.params]
+    if marks != sorted(marks) or not any(marks):
+        raise MappingError(f"outputs must be the last parameters, but the function writes {marks.count(True)} of them elsewhere")
+    count = marks.count(True)
+    return list(func.params)[:-count], list(func.params)[-count:]
+
+
+def _listed(found: Any, count: int) -> list[Array]:
+    """What a reference returns, as one array per output."""
+    arrays = [found] if count == 1 else list(found)
+    if len(arrays) != count:
+        raise MappingError(f"the reference returns {len(arrays)} arrays for {count} outputs")
+    return [np.asarray(array) for array in arrays]
 
 
 def random_inputs(params: Sequence[Any], *, seed: int) -> list[Array]:
@@ -121,7 +149,7 @@ def prepared_operands(realised: Realised, inputs: Sequence[Any], operands: Seque
 
     weights = [array for param in realised.prepare.params if (array := array_of(param)) is not None]
     packed = iter(_call(_module(realised.prepare), weights, realised.prepare.params[len(weights) :]))
-    found = [array_of(param) for param in list(realised.func.params)[:-1]]
+    found = [array_of(param) for param in split_params(realised.func)[0]]
     return [next(packed) if array is None else array for array in found]
 
 
