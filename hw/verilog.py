@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..intrinsics import Machine
 from .design_point import DesignPoint
 from .keywords import check_identifier
-from .yosys import rtlil_to_verilog
+from .yosys import Yosys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +100,11 @@ def emit_rtl(point: DesignPoint, *, prefix: str | None = None) -> RtlDesign:
     ToolNotFoundError, ToolFailedError
         If Yosys is missing or fails.
     """
-    from .flatten import to_rtlil
-
     top, ports = module_name(point, prefix=prefix), ports_of(point)
-    verilog = rtlil_to_verilog(to_rtlil(point.component(), top=top, ports=ports))
+    with Yosys() as yosys:  # loads while the block is elaborated
+        from .flatten import to_rtlil
+
+        verilog = yosys.verilog(to_rtlil(point.component(), top=top, ports=ports))
     body = verilog[verilog.index("module ") :]
     return RtlDesign(verilog=banner(point, top) + body, top=top, ports=ports, point=point)
 

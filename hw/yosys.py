@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..intrinsics import ToolFailedError, ToolNotFoundError
@@ -13,45 +14,63 @@ from ..intrinsics import ToolFailedError, ToolNotFoundError
 OPTIMISE = ("proc", "flatten", "opt -fast", "opt_dff", "wreduce", "opt_clean -purge")
 """Passes between RTLIL and Verilog. They keep registers and their names, and turn multiplexers into clock enables."""
 
-_RUNNER = "import sys; sys.path[:] = [p for p in sys.path if p]; from pyosys import libyosys as ys; ys.Design().run_pass('script run.ys')"
+_RUNNER = (
+    "import os, sys; sys.path[:] = [p for p in sys.path if p]; from pyosys import libyosys as ys; "
+    "os.chdir(sys.stdin.readline()[:-1]); ys.Design().run_pass('script run.ys')"
+)
 _KEPT_LINES = 20
 _TIMEOUT_SECONDS = 1800
 
 
-def rtlil_to_verilog(rtlil: str) -> str:
-    """Optimise a flat RTLIL design and print it as Verilog without attributes.
+class Yosys:
+    """A Yosys process that loads while the caller prepares its input; use as a context manager, and run it once.
 
     Raises
     ------
     ToolNotFoundError
         If pyosys is not installed.
     ToolFailedError
-        If Yosys fails; the message holds its last lines.
+        If the process cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="celosia-") as name:
-        folder = Path(name)
-        (folder / "in.il").write_text(rtlil, encoding="utf-8")
-        run_yosys(folder, ["read_rtlil in.il", *OPTIMISE, "write_verilog -noattr out.v"])
-        return (folder / "out.v").read_text(encoding="utf-8")
 
+    def __init__(self) -> None:
+        if importlib.util.find_spec("pyosys") is None:
+            raise ToolNotFoundError("Yosys is missing: the Python package pyosys is not installed; run pip install pyosys")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        try:
+            self._process = subprocess.Popen([sys.executable, "-c", _RUNNER], text=True, errors="replace", **pipes)  # type: ignore[call-overload]
+        except OSError as error:
+            raise ToolFailedError(f"Yosys did not run: {error}") from error
 
-def run_yosys(folder: Path, commands: list[str]) -> str:
-    """Run ``commands`` with ``folder`` as the working directory, and return the log.
+    def __enter__(self) -> Yosys:
+        return self
 
-    Raises
-    ------
-    ToolNotFoundError, ToolFailedError
-        As in `rtlil_to_verilog`.
-    """
-    if importlib.util.find_spec("pyosys") is None:
-        raise ToolNotFoundError("Yosys is missing: the Python package pyosys is not installed; run pip install pyosys")
-    (folder / "run.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
-    command = [sys.executable, "-c", _RUNNER]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolFailedError(f"Yosys did not run: {error}") from error
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()[-_KEPT_LINES:]
-        raise ToolFailedError(f"Yosys failed with status {done.returncode}: " + " | ".join(line.strip() for line in lines if line.strip()))
-    return done.stdout
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self, folder: Path, commands: list[str]) -> str:
+        """Run ``commands`` with ``folder`` as the working directory, and return the log.
+
+        Raises
+        ------
+        ToolFailedError
+            If Yosys fails; the message holds its last lines.
+        """
+        (folder / "run.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
+        try:
+            log, _ = self._process.communicate(f"{folder}\n", timeout=_TIMEOUT_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ToolFailedError(f"Yosys did not run: {error}") from error
+        if self._process.returncode:
+            lines = [line.strip() for line in log.splitlines() if line.strip()][-_KEPT_LINES:]
+            raise ToolFailedError(f"Yosys failed with status {self._process.returncode}: " + " | ".join(lines))
+        return str(log)
+
+    def verilog(self, rtlil: str, passes: Sequence[str] = OPTIMISE) -> str:
+        """Run ``passes`` on an RTLIL design and print it as Verilog without attributes."""
+        with tempfile.TemporaryDirectory(prefix="celosia-") as name:
+            folder = Path(name)
+            (folder / "in.il").write_text(rtlil, encoding="utf-8")
+            self.run(folder, ["read_rtlil in.il", *passes, "write_verilog -noattr out.v"])
+            return (folder / "out.v").read_text(encoding="utf-8")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...intrinsics.accelerator.machine import AcceleratorMachine
 from ..design_point import DesignPoint
 from ..flatten import _collector_paused as collector_paused
 from ..verilog import Port, banner, module_name
-from ..yosys import run_yosys
+from ..yosys import Yosys
 from .machine import machine_of
 
 MEMORY_PASSES = (
@@ -60,17 +58,14 @@ def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> Accele
     ToolNotFoundError, ToolFailedError
         If Yosys is missing or fails.
     """
-    from amaranth.back import rtlil
-
-    component = point.component()
     top = module_name(point, prefix=prefix)
-    with collector_paused():
-        text = rtlil.convert(component, name=top, emit_src=False)
-    with tempfile.TemporaryDirectory(prefix="celosia-") as name:
-        folder = Path(name)
-        (folder / "in.il").write_text(text, encoding="utf-8")
-        run_yosys(folder, ["read_rtlil in.il", *MEMORY_PASSES, "write_verilog -noattr out.v"])
-        verilog = (folder / "out.v").read_text(encoding="utf-8")
+    with Yosys() as yosys:  # loads while the accelerator is elaborated
+        from amaranth.back import rtlil
+
+        component = point.component()
+        with collector_paused():
+            text = rtlil.convert(component, name=top, emit_src=False)
+        verilog = yosys.verilog(text, MEMORY_PASSES)
     return AcceleratorRtl(verilog=banner(point, top) + verilog[verilog.index("module ") :], top=top, ports=ports_of(component), point=point)
 
 

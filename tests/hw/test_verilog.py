@@ -131,15 +131,16 @@ def test_nearest_identifier_is_legal(value):
 
 
 def test_yosys_failure_keeps_its_last_lines_and_stays_off_stdout(capfd):
-    with pytest.raises(ToolFailedError, match=r"^Yosys failed with status 1: .*ERROR: Parser error in line 1: .*$"):
-        yosys.rtlil_to_verilog("this is no RTLIL\n")
+    failure = r"^Yosys failed with status 1: .*ERROR: Parser error in line 1: .*$"
+    with pytest.raises(ToolFailedError, match=failure), yosys.Yosys() as process:
+        process.verilog("this is no RTLIL\n")
     assert tuple(capfd.readouterr()) == ("", "")
 
 
 def test_missing_pyosys(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ToolNotFoundError, match=r"^Yosys is missing: the Python package pyosys is not installed; run pip install pyosys$"):
-        yosys.rtlil_to_verilog("")
+        yosys.Yosys()
 
 
 @pytest.mark.slow
