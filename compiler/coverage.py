@@ -39,6 +39,7 @@ COLUMNS = (
     "weight_bytes",
     "result_bytes",
     "macs",
+    "types",
     "weight",
     "padding",
     "reason",
@@ -58,6 +59,8 @@ class Pair:
     answer : Mapped or Rejected
     macs : int
         Useful multiply-accumulates of one run; 0 where the operator is no sum of products.
+    types : str
+        Of the operator's data, such as ``"int8 x int8 -> int32"``; empty where it could not be read.
     weight : int
         Count of the operator in its network.
     seconds : float
@@ -74,6 +77,7 @@ class Pair:
     instruction: str
     answer: Mapped | Rejected
     macs: int
+    types: str = ""
     weight: int = 1
     seconds: float = 0.0
     verified: bool | None = None
@@ -113,6 +117,7 @@ class Pair:
             "status": self.status,
             "weight": self.weight,
             "macs": self.macs,
+            "types": self.types,
         }
         if isinstance(self.answer, Mapped):
             common |= {**self.answer.to_dict(), "macs": self.macs, "reason": None, "detail": "", "change": ""}
@@ -308,7 +313,10 @@ def _answer(item: Task, instruction: Instruction, bandwidth: float | None) -> Pa
     answer = parsed if isinstance(parsed, Rejected) else best_map(parsed.einsum, instruction, bandwidth=bandwidth)
     seconds = time.process_time() - start
     macs = answer.macs if isinstance(answer, Mapped) else parsed.macs if isinstance(parsed, Rejected) else useful_macs(parsed.einsum)
-    return Pair(operator=item.name, instruction=instruction.name, answer=answer, macs=macs, weight=item.weight, seconds=seconds)
+    types = "" if isinstance(parsed, Rejected) else f"{parsed.einsum.a.dtype} x {parsed.einsum.b.dtype} -> {parsed.einsum.acc}"
+    return Pair(
+        operator=item.name, instruction=instruction.name, answer=answer, macs=macs, types=types, weight=item.weight, seconds=seconds
+    )
 
 
 def _drawn(pairs: Sequence[Pair], verify: int | str, seed: int) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..intrinsics import FormatError, ParameterError
+from ..intrinsics import DType, FormatError, ParameterError
 from ..intrinsics.numerics import Array
 from .einsum_parse import Parsed, parse
 from .operators import Operator
@@ -78,6 +78,15 @@ def prim_func_task(
 ) -> Task:
     """The task of a PrimFunc."""
     return Task(name=name, build=lambda: func, constants=tuple(constants), reference=reference, weight=weight)
+
+
+def typed(item: Task, *, a: DType, b: DType) -> Task:
+    """An operator on other element types; both operands of a kind with one input have type ``a``, and PrimFuncs keep their own."""
+    operator = item.operator
+    if operator is None:
+        return item
+    second = a if len(operator.input_shapes) == 1 else b
+    return replace(task(replace(operator, a=a, b=second)), weight=item.weight)
 
 
 def merged(work: Iterable[Task]) -> list[Task]:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import te, topi
-from tvm.s_tir.meta_schedule.testing import te_workload
+from tvm.tirx import const
 
-from ..intrinsics import ParameterError
 from .forms import SPATIAL, extents, scalar, window
 from .operators import Operator
 
@@ -80,15 +79,26 @@ def _capsule(operator: Operator) -> tuple[Any, ...]:
 
 
 def _transposed(operator: Operator) -> tuple[Any, ...]:
-    if operator.a != operator.b:
-        raise ParameterError(f"a transposed convolution has one operand type; {operator.name} was given {operator.a} and {operator.b}")
     p = operator.settings
-    size, kernel = extents(p, "size"), extents(p, "kernel")
-    arguments = [scalar(p, "batch"), *size, scalar(p, "c_in"), scalar(p, "c_out"), kernel[0], scalar(p, "stride"), scalar(p, "pad")]
-    tensors: tuple[Any, ...] = te_workload.conv2d_transpose_nhwc(
-        *arguments, in_dtype=operator.a.container.name, out_dtype=operator.out.name
-    )
-    return tensors
+    x, w = _inputs(operator)
+    kernel, stride, pad = extents(p, "kernel"), scalar(p, "stride"), scalar(p, "pad")
+    border = [taps - 1 - pad for taps in kernel]
+    rows = [0, *((size + stride - 1) // stride for size in border), 0]
+    padded = topi.nn.pad(x, rows, rows)
+    first = [(stride - size % stride) % stride for size in border]
+    rc, rh, rw = (_taps(operator, (name,))[0] for name in ("rc", "rh", "rw"))
+
+    def pixel(n: Any, h: Any, v: Any, c: Any) -> Any:
+        if stride == 1:
+            return padded(n, h, v, c)
+        real = te.all(*(te.indexmod(at, stride).equal(0) for at in (h, v)))
+        return te.if_then_else(real, padded(n, te.indexdiv(h, stride), te.indexdiv(v, stride), c), const(0, x.dtype))
+
+    def value(n: Any, h: Any, v: Any, co: Any) -> Any:
+        seen = pixel(n, h + rh + first[0], v + rw + first[1], rc)
+        return _multiply(operator, seen, w(kernel[0] - 1 - rh, kernel[1] - 1 - rw, rc, co), [rh, rw, rc])
+
+    return x, w, te.compute(operator.output_shape, value, name="transposed")
 
 
 def _matmul(operator: Operator) -> tuple[Any, ...]:

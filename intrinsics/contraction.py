@@ -234,7 +234,7 @@ class Contraction:
 def _parse(einsum: str) -> tuple[str, str, str]:
     match = _EINSUM.fullmatch(einsum.replace(" ", "")) if isinstance(einsum, str) else None
     if match is None:
-        raise ParameterError(f"einsum must look like 'mk,kn->mn', not {einsum!r}")
+        raise ParameterError(f"einsum must look like 'mk,kn->mn', not {einsum!r}" + _where(einsum))
     a, b, c = match.groups()
     for operand in (a, b, c):
         if len(set(operand)) != len(operand):
@@ -247,11 +247,20 @@ def _parse(einsum: str) -> tuple[str, str, str]:
     return a, b, c
 
 
+def _where(einsum: object) -> str:
+    """Position of the first character that cannot stand in an einsum."""
+    if not isinstance(einsum, str):
+        return ""
+    found = next((position for position, letter in enumerate(einsum) if letter not in "abcdefghijklmnopqrstuvwxyz,-> "), None)
+    return "" if found is None else f"; {einsum[found]!r} (position {found}) is no axis: axes are letters from a to z"
+
+
 def _check_extents(einsum: str, operands: tuple[str, str, str], extents: Mapping[str, int]) -> dict[str, int]:
     axes = dict.fromkeys("".join(operands))
     missing = [axis for axis in axes if axis not in extents]
     if missing:
-        raise ParameterError(f"einsum {einsum!r} needs an extent for axis {', '.join(missing)}; given: {', '.join(extents) or 'none'}")
+        places = ", ".join(f"{axis} (position {einsum.index(axis)})" for axis in missing)
+        raise ParameterError(f"einsum {einsum!r} needs an extent for axis {places}; given: {', '.join(extents) or 'none'}")
     unknown = [axis for axis in extents if axis not in axes]
     if unknown:
         raise ParameterError(f"extent of axis {', '.join(unknown)} is given, but einsum {einsum!r} has only {', '.join(axes)}")

@@ -14,10 +14,10 @@ from celosia.compiler import coverage
 from celosia.compiler.coverage import COLUMNS
 from celosia.compiler.heatmap import write_heatmap
 from celosia.compiler.reasons import Reason
-from celosia.compiler.tasks import prim_func_task, task, tasks
-from celosia.intrinsics import FormatError, ParameterError
+from celosia.compiler.tasks import prim_func_task, task, tasks, typed
+from celosia.intrinsics import DType, FormatError, ParameterError
 
-from .fixtures.small_operators import INSTRUCTIONS, small_tasks
+from .fixtures.small_operators import INSTRUCTIONS, instruction, small_tasks
 
 TASKS = small_tasks()
 BY_NAME = {entry.name: entry for entry in INSTRUCTIONS}
@@ -122,6 +122,17 @@ def test_tvm_is_asked_on_request_and_keeps_quiet(capfd):
 def test_bad_options_are_refused(options, words):
     with pytest.raises(ParameterError, match=words):
         coverage(["gemm:4x4x4"], TWO, **options)
+
+
+def test_operators_on_other_types():
+    given = [task("nrm:1x4x4"), task("t2d:1x3x3x4x4x4x2x1"), replace(task("gemm:4x4x8"), weight=3), task("sfm:256x256")]
+    work = [typed(item, a=DType.of("uint8"), b=DType(8)) for item in given]
+    vnni = instruction("vnni", "k,nk->n", a="uint8", overflow="wrap", n=4, k=4)
+    found = coverage(work, [vnni], verify="all")
+    assert [pair.types for pair in found.pairs] == ["uint8 x uint8 -> int32", *["uint8 x int8 -> int32"] * 2, ""]
+    assert [pair.verified for pair in found.pairs] == [True, True, True, None]
+    assert found.pairs[2].weight == 3
+    assert found.pairs[2].answer.activation_bytes == 0
 
 
 def test_progress_tells_what_lasts():

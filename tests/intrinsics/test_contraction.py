@@ -172,12 +172,19 @@ def test_max_depth_of_int8_in_int32():
     ("arguments", "message"),
     [
         (("mk,kn", {}), r"einsum must look like 'mk,kn->mn', not 'mk,kn'"),
-        (("MK,KN->MN", {}), r"einsum must look like 'mk,kn->mn', not 'MK,KN->MN'"),
+        (
+            ("MK,KN->MN", {}),
+            r"einsum must look like 'mk,kn->mn', not 'MK,KN->MN'; 'M' \(position 0\) is no axis: axes are letters from a to z",
+        ),
         ((7, {}), r"einsum must look like 'mk,kn->mn', not 7"),
         (("kk,k->", {"k": 2}), r"einsum 'kk,k->' uses an axis twice in operand 'kk'; each axis may index an operand once"),
         (("k,k->n", {"k": 2, "n": 2}), r"einsum 'k,k->n': axis 'n' of the output \(position 5\) is in no operand"),
-        (("mk,kn->mn", {"m": 2}), r"einsum 'mk,kn->mn' needs an extent for axis k, n; given: m"),
-        (("k,k->", {}), r"einsum 'k,k->' needs an extent for axis k; given: none"),
+        (("mk,kn->mn", {"m": 2}), r"einsum 'mk,kn->mn' needs an extent for axis k \(position 1\), n \(position 4\); given: m"),
+        (("k,k->", {}), r"einsum 'k,k->' needs an extent for axis k \(position 0\); given: none"),
+        (
+            ("mK,Kn->mn", {}),
+            r"einsum must look like 'mk,kn->mn', not 'mK,Kn->mn'; 'K' \(position 1\) is no axis: axes are letters from a to z",
+        ),
         (("k,k->", {"k": 2, "x": 3}), r"extent of axis x is given, but einsum 'k,k->' has only k"),
         (("k,k->", {"k": 0}), r"extent of axis 'k' must be a positive integer, not 0; nearest legal value: 1"),
         (("k,k->", {"k": 2.0}), r"extent of axis 'k' must be a positive integer, not 2.0; nearest legal value: 1"),

@@ -117,7 +117,10 @@ def test_format_errors(write, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (entry("k,nk->n", "k,nk=>n"), r"einsum must look like 'mk,kn->mn', not 'k,nk=>n'"),
+        (
+            entry("k,nk->n", "k,nk=>n"),
+            r"einsum must look like 'mk,kn->mn', not 'k,nk=>n'; '=' \(position 4\) is no axis: axes are letters from a to z",
+        ),
         (entry("my_dot", "My Dot"), r"instruction name must be a lower-case identifier .*, not 'My Dot'"),
         (entry("uint8", "u8"), r"dtype must be intN or uintN with N from 1 to 64, such as int8 or uint4, not 'u8'"),
         (entry("int32", "int8"), r"accumulator int8 is too narrow for 4 products of uint8 x int8; .*; nearest legal value: int18"),

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from ..intrinsics import CelosiaError, FormatError, Instruction
+from ..intrinsics import CelosiaError, DType, FormatError, Instruction
 from .console import Console, table
 from .parser import add_output_options, add_verb, design_from_text, fraction, natural
 
@@ -30,6 +30,8 @@ def add(verbs: Any) -> None:
         ("--operator", "OP", "single operator, such as conv2d:1x56x56x64,64x3x3,s2,p1 or gemm:196x256x2304"),
     ):
         what.add_argument(name, action="append", default=[], metavar=metavar, help=text)
+    for name, text in (("--a", "data (default int8)"), ("--b", "weights (default int8)")):
+        what.add_argument(name, default="int8", metavar="DTYPE", help=f"type of the operators' {text}; PrimFuncs have their own")
     parser.add_argument("--list", action="store_true", help="list the instructions of the catalogue and stop")
     parser.add_argument("--floor", type=fraction, default=0.1, metavar="U", help="utilization that counts in the totals (default 0.1)")
     parser.add_argument("--verify", type=_verify, default=0, metavar="N|all", help="compile, run and compare N mapped pairs, or all")
@@ -52,11 +54,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return _list(console)
     instructions = _instructions(arguments)
     from ..compiler.coverage import coverage
-    from ..compiler.tasks import task, tasks
+    from ..compiler.tasks import task, tasks, typed
 
     _check_files(arguments)
     names = arguments.workload or ([] if arguments.operator else ["operators"])
-    work = [item for name in names for item in tasks(name)] + [task(text) for text in arguments.operator]
+    types = {name: DType.of(getattr(arguments, name)) for name in "ab"}
+    given = [item for name in names for item in tasks(name)] + [task(text) for text in arguments.operator]
+    work = [typed(item, **types) for item in given]
     report = coverage(
         work,
         instructions,
