@@ -304,7 +304,8 @@ def _too_wide(einsum: Einsum, instruction: Instruction) -> Rejected:
     contraction = instruction.contraction
     have = f"{einsum.a.dtype} x {einsum.b.dtype}"
     detail = f"{einsum.a.tensor} x {einsum.b.tensor} is {have}, which {contraction.a} x {contraction.b} of {instruction.name} does not hold"
-    parts = math.prod(-(-access.dtype.width // max(contraction.a.width, contraction.b.width)) for access in (einsum.a, einsum.b))
+    orders = ((einsum.a, einsum.b), (einsum.b, einsum.a))
+    parts = min(-(-a.dtype.width // contraction.a.width) * -(-b.dtype.width // contraction.b.width) for a, b in orders)
     narrow = min(contraction.a.width, contraction.b.width)
     return Rejected(
         Reason.TOO_WIDE, detail, f"quantise to {narrow} bits, or split the operands into {narrow}-bit parts: {parts}x the calls"

@@ -212,6 +212,13 @@ def test_saturating_accumulators_map_where_no_sum_can_saturate():
     assert answer.reason is Reason.OVERFLOW
 
 
+@pytest.mark.parametrize(("a", "b", "parts"), [("int8", "int8", 4), ("int16", "int8", 2), ("int8", "int16", 2), ("int4", "int12", 8)])
+def test_too_wide_data_is_priced_in_the_better_order(a, b, parts):
+    answer = best_map(einsum_of("dense_s16"), instruction("narrow", "mk,nk->mn", a=a, b=b, acc="int64", m=4, n=4, k=4))
+    assert answer.reason is Reason.TOO_WIDE
+    assert f"{parts}x the calls" in answer.change
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"limit": 0}, "limit of maps must be at least 1, not 0"), ({"bandwidth": 0.0}, "bandwidth must be positive, not 0.0")],
