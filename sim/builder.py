@@ -225,16 +225,17 @@ class _Job:
 
 
 def _write_units(model: Path, harness: Sequence[str]) -> None:
-    """Two translation units that compile at the same time: what runs every cycle, and the rest.
+    """Two translation units of about the same size, which compile at the same time: the model, and harness and dumping.
 
-    Set-up and dumping need no speed, but are most of the text.
+    Set-up and dumping need no speed, but are most of the text, so they come last and without optimisation.
     """
     generated = sorted(path.name for path in model.glob("V*.cpp"))
-    slow = [name for name in generated if any(mark in name for mark in ("Slow", "Syms", "Trace"))]
-    include = '#include "{}"\n'.format
-    rest = [*map(include, harness), '#pragma GCC optimize("O0")\n', *map(include, slow)]
-    (model / f"{_UNITS[0]}.cc").write_text("".join(include(name) for name in generated if name not in slow), encoding="utf-8")
-    (model / f"{_UNITS[1]}.cc").write_text("".join(rest), encoding="utf-8")
+    trace = [name for name in generated if "Trace" in name]
+    setup = [name for name in generated if name not in trace and ("Slow" in name or "Syms" in name)]
+    fast = [name for name in generated if name not in trace and name not in setup]
+    for unit, quick, slow in zip(_UNITS, (fast, harness), (setup, trace), strict=True):
+        text = [f'#include "{name}"\n' for name in quick] + ['#pragma GCC optimize("O0")\n'] + [f'#include "{name}"\n' for name in slow]
+        (model / f"{unit}.cc").write_text("".join(text), encoding="utf-8")
 
 
 def _outcome(code: int) -> str:
