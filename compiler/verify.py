@@ -142,15 +142,16 @@ def prepared_operands(realised: Realised, inputs: Sequence[Any], operands: Seque
     """
     if realised.prepare is None:
         return list(operands)
-    given = list(zip(inputs, operands, strict=True))
+    known = list(zip(inputs, operands, strict=True))
+    weights = [array for param in realised.prepare.params if (array := _array_of(param, known)) is not None]
+    results = realised.prepare.params[len(weights) :]
+    known += zip(results, _call(_module(realised.prepare), weights, results), strict=True)
+    found = [_array_of(param, known) for param in split_params(realised.func)[0]]
+    return [array for array in found if array is not None]
 
-    def array_of(param: Any) -> Array | None:
-        return next((array for known, array in given if known.same_as(param)), None)
 
-    weights = [array for param in realised.prepare.params if (array := array_of(param)) is not None]
-    packed = iter(_call(_module(realised.prepare), weights, realised.prepare.params[len(weights) :]))
-    found = [array_of(param) for param in split_params(realised.func)[0]]
-    return [next(packed) if array is None else array for array in found]
+def _array_of(param: Any, known: Sequence[tuple[Any, Array]]) -> Array | None:
+    return next((array for other, array in known if other.same_as(param)), None)
 
 
 def run(module: Any, operands: Sequence[Array], out: Any) -> Array:

@@ -83,7 +83,7 @@ def draw(seed: int) -> Case:
         pad=rng.choice((0, 0, 1)),
         zero_points=(rng.choice((0, 0, 3, -7)), rng.choice((0, 0, -2))),
         types=(rng.choice(("int8", "uint8")), rng.choice(("int8", "uint8"))),
-        constants=rng.choice(((), (1,))),
+        constants=rng.choice(((), (1,), (0,), (0, 1))),
     )
 
 
@@ -119,3 +119,11 @@ def test_an_operand_that_is_only_padding(entry):
     case = Case(("bc", "ab"), (5, 1), (((1, 1),),), 1, (-7, 0), ("uint8", "int8"), (1,))
     parsed = prim_func_task("padding", case.build()).parsed
     assert verify(best_map(parsed.einsum, entry), parsed, reference=case.reference).matches
+
+
+def test_weights_on_both_sides_are_prepared_in_any_order():
+    case = Case(("ab", "ab", "bc"), (4, 5, 4), (((1, 2),), ((0, 2),)), 0, (0, -2), ("int8", "int8"), (0, 1))
+    parsed = prim_func_task("both", case.build(), constants=(0, 1)).parsed
+    for entry in INSTRUCTIONS[2:4]:
+        for mapped in enumerate_maps(parsed.einsum, entry, limit=None)[:6]:
+            assert verify(mapped, parsed, reference=case.reference, offline=True).matches, mapped.words
