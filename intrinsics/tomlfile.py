@@ -46,9 +46,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or str(error)
         raise FormatError(f"{path}: cannot be read: {reason}") from None
     try:
-        return tomllib.loads(text)
+        data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FormatError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+    return data
 
 
 def closest(name: str, options: Iterable[str], *, count: int = 1) -> list[str]:
