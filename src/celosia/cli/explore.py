@@ -68,8 +68,9 @@ def describe(result: Any) -> str:
         [
             table(header, rows),
             "",
-            f"{result.evaluated:,} candidates by the exact model, {result.failed} of them infeasible or failed; front of {result.front_size}, "
-            f"{len(result.front)} verified on RTL over every whole operator; seed {result.study.seed}; {seconds:.0f} s",
+            f"{result.evaluated:,} candidates by the exact model, {result.failed} of them infeasible or failed; "
+            f"front of {result.front_size}, {len(result.front)} verified on RTL over every whole operator; "
+            f"seed {result.study.seed}; {seconds:.0f} s",
             f"results in {result.folder}: front.json, front.csv, front.png, front.svg, results.json, verilog/",
         ]
     )
