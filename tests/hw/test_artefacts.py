@@ -83,7 +83,7 @@ def test_testbench_passes_and_fails(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     files = emit_artefacts(point_of(kind, 2, 3), tmp_path)
     right = files[0].read_text()
-    wrong = re.sub(r"(\$signed\(\w+\)) \* (\$signed\(\w+\))", r"\1 + \2", right, count=1)
+    wrong = re.sub(r"(\$signed\([^()]+\)) \* (\$signed\([^()]+\))", r"\1 + \2", right, count=1)
     assert wrong != right
     assert run_testbench(files, tmp_path).startswith("PASS")
     files[0].write_text(wrong)
