@@ -8,11 +8,10 @@ import functools
 import json
 import os
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..intrinsics import HashMismatchError, ToolFailedError
+from ..intrinsics import HashMismatchError
 from ..intrinsics.accelerator import AcceleratorMachine
 from . import builder
 from .builder import Progress
@@ -80,20 +79,11 @@ def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -
         As `builder.build`.
     """
     job = _AcceleratorJob.of_point(point, progress or (lambda stage: None))
-    started = time.perf_counter()
-    was_there = job.path.exists()
-    if not was_there:
-        job.cache.ensure("libraries", job.key, job.make, waiting=lambda: job.progress("wait for another process that builds this design"))
-    seconds = 0.0 if was_there else time.perf_counter() - started
+    seconds = job.ensure()
     with _loading:
         if job.path not in _loaded:
-            try:
-                _loaded[job.path] = AcceleratorLibrary(job.path, job.machine, build_seconds=seconds)  # type: ignore[arg-type]
-            except OSError as error:
-                job.cache.discard("libraries", job.key)
-                raise ToolFailedError(
-                    f"library {job.path} could not be loaded and was removed from the cache; try again ({error})"
-                ) from error
+            machine: Any = job.machine
+            _loaded[job.path] = job.load(lambda: AcceleratorLibrary(job.path, machine, build_seconds=seconds))
         return _loaded[job.path]
 
 

@@ -13,8 +13,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ..intrinsics import Machine, ToolFailedError
 from .cache import Cache, cache_root, digest, source_digest
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Design: TypeAlias = DesignPoint | RtlDesign
 
 Progress = Callable[[str], None]
+Loaded = TypeVar("Loaded")
 
 _VERILATOR_FLAGS = (
     "--cc",
@@ -80,24 +82,12 @@ def build(design: Design, *, progress: Progress | None = None) -> Library:
     if is_point and design.machine.design_hash in _points:
         return _points[design.machine.design_hash]
     job = _Job.of(design, progress or (lambda stage: None))
-    started = time.perf_counter()
-    was_there = job.path.exists()
-    if not was_there:
-        job.cache.ensure("libraries", job.key, job.make, waiting=lambda: job.progress("wait for another process that builds this design"))
-    seconds = 0.0 if was_there else time.perf_counter() - started
+    seconds = job.ensure()
     with _loading:
         known = _loaded.get(job.path)
         if known is None:
-            known = _loaded[job.path] = _load(job, seconds)
+            known = _loaded[job.path] = job.load(lambda: Library(job.path, job.machine, key=job.key, build_seconds=seconds))
         return _points.setdefault(job.machine.design_hash, known) if is_point else known
-
-
-def _load(job: _Job, seconds: float) -> Library:
-    try:
-        return Library(job.path, job.machine, key=job.key, build_seconds=seconds)
-    except OSError as error:
-        job.cache.discard("libraries", job.key)
-        raise ToolFailedError(f"library {job.path} could not be loaded and was removed from the cache; try again ({error})") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,6 +117,23 @@ class _Job:
     @property
     def path(self) -> Path:
         return self.cache.entry("libraries", self.key) / "block.so"
+
+    def ensure(self) -> float:
+        """Build the library unless it is in the cache; returns the seconds that it took."""
+        if self.path.exists():
+            return 0.0
+        started = time.perf_counter()
+        waiting = partial(self.progress, "wait for another process that builds this design")
+        self.cache.ensure("libraries", self.key, self.make, waiting=waiting)
+        return time.perf_counter() - started
+
+    def load(self, open_library: Callable[[], Loaded]) -> Loaded:
+        """Open the library; one that the system refuses leaves the cache."""
+        try:
+            return open_library()
+        except OSError as error:
+            self.cache.discard("libraries", self.key)
+            raise ToolFailedError(f"library {self.path} could not be loaded and was removed from the cache; try again ({error})") from error
 
     def make(self, folder: Path) -> None:
         self.progress("emit Verilog")
