@@ -54,13 +54,13 @@ def to_rtlil(block: StreamBlock, *, top: str, ports: Sequence[Port]) -> str:
     direction = {"in": PortDirection.Input, "out": PortDirection.Output}
     signals = {port.name: Signal(port.width, name=port.name) for port in ports}
     named = {port.name: (signals[port.name], direction[port.direction]) for port in ports}
-    with _collector_paused():
+    with collector_paused():
         text: str = rtlil.convert(_FlatPorts(block, signals), name=top, ports=named, emit_src=False)
     return _number_ports(text, [port.name for port in ports])
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Elaboration makes a million small objects that all live to its end; searching them for garbage took half its time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -88,7 +88,7 @@ def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _AcceleratorJob(builder._Job):
+class _AcceleratorJob(builder.Job):
     """The stages of `builder` with another emitter and another harness."""
 
     @classmethod
@@ -98,7 +98,7 @@ class _AcceleratorJob(builder._Job):
         verilator, compiler = require_verilator(), require_compiler()
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
-        key = digest([*parts, _HARNESS.read_text(encoding="utf-8"), *builder._recipe_parts(verilator, compiler)])
+        key = digest([*parts, _HARNESS.read_text(encoding="utf-8"), *builder.recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )
@@ -115,7 +115,7 @@ class _AcceleratorJob(builder._Job):
         self.progress("compile")
         self._write_accelerator_sources(folder, rtl)
         self._compile(folder, runtime)
-        builder._tidy(folder)
+        builder.tidy(folder)
 
     def _write_accelerator_sources(self, folder: Path, rtl: AcceleratorRtl) -> None:
         model = folder / "model"
@@ -127,7 +127,7 @@ class _AcceleratorJob(builder._Job):
         (model / "accelerator.cpp").write_text(constants + _HARNESS.read_text(encoding="utf-8"), encoding="utf-8")
         exported = "construct; destruct; eval; celosia_accelerator_run; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
         (model / "exports.map").write_text(f"{{ global: {exported} local: *; }};\n", encoding="utf-8")
-        builder._write_units(model, ("wrapper.cpp", "accelerator.cpp"))
+        builder.write_units(model, ("wrapper.cpp", "accelerator.cpp"))
 
 
 @functools.lru_cache(maxsize=1)

@@ -81,7 +81,7 @@ def build(design: Design, *, progress: Progress | None = None) -> Library:
     is_point = _given_rtl(design) is None
     if is_point and design.machine.design_hash in _points:
         return _points[design.machine.design_hash]
-    job = _Job.of(design, progress or (lambda stage: None))
+    job = Job.of(design, progress or (lambda stage: None))
     seconds = job.ensure()
     with _loading:
         known = _loaded.get(job.path)
@@ -91,7 +91,9 @@ def build(design: Design, *, progress: Progress | None = None) -> Library:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Job:
+class Job:
+    """What one build needs, and its stages."""
+
     design: Design
     machine: Machine
     cache: Cache
@@ -101,9 +103,9 @@ class _Job:
     progress: Progress
 
     @classmethod
-    def of(cls, design: Design, progress: Progress) -> _Job:
+    def of(cls, design: Design, progress: Progress) -> Job:
         verilator, compiler = require_verilator(), require_compiler()
-        parts = [*_design_parts(design), *_recipe_parts(verilator, compiler)]
+        parts = [*_design_parts(design), *recipe_parts(verilator, compiler)]
         return cls(
             design=design,
             machine=design.machine,
@@ -147,7 +149,7 @@ class _Job:
         self._write_sources(folder, rtl, record)
         self._compile(folder, runtime)
         (folder / "library.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        _tidy(folder)
+        tidy(folder)
 
     def _record(self, rtl: RtlDesign) -> dict[str, Any]:
         ports = [{"name": port.name, "width": port.width, "direction": "input" if is_input(port) else "output"} for port in rtl.ports]
@@ -172,7 +174,7 @@ class _Job:
         (model / "wrapper.cpp").write_text(wrapper(rtl.ports, record), encoding="utf-8")
         (model / "celosia_design.h").write_text(design_header(rtl.ports, self.machine), encoding="utf-8")
         (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
-        _write_units(model, ("wrapper.cpp", "celosia_design.h", "entries.cpp"))
+        write_units(model, ("wrapper.cpp", "celosia_design.h", "entries.cpp"))
 
     def _compile(self, folder: Path, runtime: Path) -> None:
         command = [*self.compiler.command, *self.compiler.model_flags, *_includes(self.verilator), "-Imodel"]
@@ -231,7 +233,7 @@ class _Job:
         return f"{tool} {_outcome(code)} on design {self.machine.design_hash}; log: {log}" + (f"; its last lines: {tail}" if tail else "")
 
 
-def _write_units(model: Path, harness: Sequence[str]) -> None:
+def write_units(model: Path, harness: Sequence[str]) -> None:
     """Two translation units of about the same size, which compile at the same time: the model, and harness and dumping.
 
     Set-up and dumping need no speed, but are most of the text, so they come last and without optimisation.
@@ -282,7 +284,7 @@ def _design_parts(design: Design) -> list[str]:
     return ["point", machine, hw, version_of("amaranth"), version_of("pyosys")]
 
 
-def _recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
+def recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     """What turns one design into different libraries."""
     here = Path(__file__)
     sources = (*HARNESS_FILES, here, here.parent / "harness" / "generate.py")  # other kinds of blocks have files there too
@@ -306,7 +308,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _tidy(folder: Path) -> None:
+def tidy(folder: Path) -> None:
     """Keep library, Verilog and record."""
     shutil.rmtree(folder / "model", ignore_errors=True)
     for unit in _UNITS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...intrinsics.accelerator.machine import AcceleratorMachine
 from ..design_point import DesignPoint
-from ..flatten import _collector_paused as collector_paused
+from ..flatten import collector_paused
 from ..verilog import Port, banner, module_name
 from ..yosys import Yosys
 from .machine import machine_of
