@@ -21,6 +21,10 @@ class Convolution:
         Value outside the image.
     groups : int
         Channels and filters are split into as many groups that do not see each other; as many as channels: depthwise.
+    corner : (int, int), optional
+        Row and column of the image where the window of the first output begins, where it is not ``-pad`` in both.
+    out : (int, int), optional
+        Output rows and columns, where they are not as many as fit into the padded image.
     """
 
     images: int = 1
@@ -34,6 +38,8 @@ class Convolution:
     pad: int = 0
     zero_point: int = 0
     groups: int = 1
+    corner: tuple[int, int] | None = None
+    out: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.out_height < 1 or self.out_width < 1:
@@ -54,12 +60,21 @@ class Convolution:
     @property
     def out_height(self) -> int:
         """Output rows of an image."""
+        if self.out is not None:
+            return self.out[0]
         return (self.height + 2 * self.pad - self.dilation * (self.kernel[0] - 1) - 1) // self.stride + 1
 
     @property
     def out_width(self) -> int:
         """Output columns of an image."""
+        if self.out is not None:
+            return self.out[1]
         return (self.width + 2 * self.pad - self.dilation * (self.kernel[1] - 1) - 1) // self.stride + 1
+
+    @property
+    def first_window(self) -> tuple[int, int]:
+        """Row and column of the image where the window of the first output begins."""
+        return (-self.pad, -self.pad) if self.corner is None else self.corner
 
     @property
     def depth(self) -> int:
@@ -79,7 +94,8 @@ class Convolution:
     @property
     def is_gemm(self) -> bool:
         """Whether it is a plain matrix product."""
-        return self.kernel == (1, 1) and self.stride == 1 and self.pad == 0 and self.groups == 1
+        whole = self.first_window == (0, 0) and (self.out_height, self.out_width) == (self.height, self.width)
+        return self.kernel == (1, 1) and self.stride == 1 and self.groups == 1 and whole
 
 
 def gemm(m: int, n: int, k: int) -> Convolution:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ...intrinsics import ScheduleError
 from ...intrinsics.accelerator import Command, Op, Program, Register, Target
 from ...intrinsics.numerics import Array
 from .problem import KTile, MTile, NTile, Problem
-from .schedule import Event, Schedule, events
+from .schedule import ONCE, Event, Schedule, Turn, events
 
 _LIMITS = {"m": 1 << 12, "n": 1 << 12, "rows": 1 << 14, "beats": 1 << 14, "units": 1 << 16}
 
@@ -54,22 +56,51 @@ def lower(problem: Problem, schedule: Schedule) -> Program:
         If a tile does not fit, or an unfinished output tile would be evicted.
     """
     check_fit(problem, schedule)
-    return _Lowering(problem, schedule).program()
+    tiles = tiles_of(problem, schedule)
+    share = int(problem.a_share(schedule.n))
+    commands = events(schedule, (len(tiles[0]), len(tiles[1]), len(tiles[2])), a_share=share)
+    return assemble(problem, schedule, tiles, commands)
+
+
+Tiles = tuple[list[MTile], list[NTile], list[KTile]]
+
+
+def tiles_of(problem: Problem, schedule: Schedule) -> Tiles:
+    """Tiles of a schedule along m, n and k."""
+    return problem.m_tiles(schedule.m), problem.n_tiles(schedule.n), problem.k_tiles(schedule.k)
+
+
+def assemble(problem: Problem, schedule: Schedule, tiles: Tiles, commands: Iterable[Event], *, macs: int | None = None) -> Program:
+    """The program of commands on tiles.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its tile sizes are the sizes of slots.
+    tiles : lists of MTile, NTile, KTile
+        What the indices of the commands mean.
+    macs : int, optional
+        Useful multiply-accumulates; None takes those of the problem.
+    """
+    return _Lowering(problem, schedule, tiles).program(commands, problem.op.macs if macs is None else macs)
 
 
 class _Lowering:
-    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+    def __init__(self, problem: Problem, schedule: Schedule, tiles: Tiles) -> None:
         self.problem, self.schedule = problem, schedule
-        self.m, self.n, self.k = problem.m_tiles(schedule.m), problem.n_tiles(schedule.n), problem.k_tiles(schedule.k)
+        self.m, self.n, self.k = tiles
 
-    def program(self) -> Program:
+    def program(self, sequence: Iterable[Event], macs: int) -> Program:
         commands = self.configuration()
-        sizes = (len(self.m), len(self.n), len(self.k))
+        corner = None
         first = 1 if self.problem.output.uses_channels else 0
         if first:
             commands.append(self.load_channels())
         make = {"a": self.load_a, "b": self.load_b, "compute": self.compute, "store": self.store}
-        for event in events(self.schedule, sizes, a_share=int(self.problem.a_share(self.schedule.n))):
+        for event in sequence:
+            if event.kind == "a" and event.turn.corner != corner:
+                corner = event.turn.corner
+                commands.append(Command(Op.SET, {"register": Register.A, **a_walker(self.problem, corner)}))
             op, values = make[event.kind](event)
             loads = event.loads + first if event.loads else None
             commands.append(Command(op, values, loads, event.computes or None, event.stores or None))
@@ -80,7 +111,7 @@ class _Lowering:
             commands=tuple(commands),
             memory_bytes=problem.memory_bytes,
             buffers=problem.buffers,
-            macs=problem.op.macs,
+            macs=macs,
         )
 
     # ---- configuration
@@ -122,7 +153,7 @@ class _Lowering:
             "spare": problem.a_spare(k),
             "row_stride": problem.a_stride(schedule.k),
         }
-        return Op.LOAD, {**values, **a_place(problem, m, event.n, k)}
+        return Op.LOAD, {**values, **a_place(problem, m, event.n, k, event.turn)}
 
     def load_b(self, event: Event) -> tuple[Op, dict[str, int]]:
         problem, schedule = self.problem, self.schedule
@@ -136,7 +167,7 @@ class _Lowering:
             "spare": problem.b_spare(k),
             "row_stride": problem.b_stride(schedule.k),
         }
-        return Op.LOAD, {**values, **b_place(problem, n, k)}
+        return Op.LOAD, {**values, **b_place(problem, n, k, event.turn)}
 
     def compute(self, event: Event) -> tuple[Op, dict[str, int]]:
         problem, schedule = self.problem, self.schedule
@@ -144,7 +175,7 @@ class _Lowering:
         still = problem.machine.weight_stationary
         units = problem.units(k)
         return Op.COMPUTE, {
-            "accumulate": int(event.k > 0),
+            "accumulate": int(event.accumulate),
             "vector": int(problem.vector),
             "a": event.slots[0] * problem.a_slot(schedule.m, schedule.k),
             "b": event.slots[1] * problem.b_slot(schedule.n, schedule.k),
@@ -161,7 +192,7 @@ class _Lowering:
         m, n = self.m[event.m], self.n[event.n]
         size, cols = problem.output.size, problem.machine.cols
         rows = problem.block_rows
-        pixel = m.image * problem.pixels + m.first
+        pixel = event.turn.c * problem.op.outputs + m.image * problem.pixels + m.first
         still = problem.machine.weight_stationary
         valid = m.rows if still or problem.strips else rows
         last_rows = valid if still or problem.strips else m.rows - (m.blocks - 1) * rows
@@ -181,8 +212,8 @@ class _Lowering:
 _STILL = {"spare": 0, "x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
 
 
-def a_walker(problem: Problem) -> dict[str, int]:
-    """Configuration of the loads of activations."""
+def a_walker(problem: Problem, corner: tuple[int, int] | None = None) -> dict[str, int]:
+    """Configuration of the loads of activations whose windows begin at ``corner``."""
     op, pixel = problem.op, problem.pixel
     merged, strips = problem.merged, problem.strips
     return {
@@ -196,7 +227,7 @@ def a_walker(problem: Problem) -> dict[str, int]:
         "column_step": op.stride * pixel,
         "row_step": op.stride * problem.row_pitch,
         "row_y": op.stride,
-        "first_x": -op.pad * pixel,
+        "first_x": (corner or op.first_window)[1] * pixel,
         "width": problem.row_pitch,
         "height": op.height,
         "zero": op.zero_point % 256,
@@ -231,7 +262,7 @@ def channel_walker(problem: Problem) -> dict[str, int]:
     return {**b_walker(problem), "run": word, "run_beats": word // width, "kernel_step": 0, "row_step": word, "width": word}
 
 
-def a_place(problem: Problem, m: MTile, group: int, k: KTile) -> dict[str, int]:
+def a_place(problem: Problem, m: MTile, group: int, k: KTile, turn: Turn = ONCE) -> dict[str, int]:
     """Where the first row of a tile of A begins; ``group`` is a group of channels, in vector mode one per column block."""
     op, machine = problem.op, problem.machine
     down, column = divmod(m.first, op.out_width)
@@ -239,11 +270,12 @@ def a_place(problem: Problem, m: MTile, group: int, k: KTile) -> dict[str, int]:
     kernel_row, tap = (run, 0) if problem.merged else divmod(run, op.kernel[1])
     skip = skip_elements * machine.a_bytes
     channel = group * (machine.cols if problem.vector else op.group_channels)
-    y = down * op.stride - op.pad + kernel_row * op.dilation
-    image = problem.offset("a") + channel * machine.a_bytes + m.image * op.height * problem.row_pitch
+    top, left = turn.corner or op.first_window
+    y = down * op.stride + top + kernel_row * op.dilation
+    image = problem.offset("a") + channel * machine.a_bytes + (turn.a * op.images + m.image) * op.height * problem.row_pitch
     return {
         "base": (image + y * problem.row_pitch) % (1 << 32),
-        "x": (column * op.stride - op.pad) * problem.pixel,
+        "x": (column * op.stride + left) * problem.pixel,
         "y": y,
         "column": column,
         "offset": tap * op.dilation * problem.pixel + skip,
@@ -253,10 +285,10 @@ def a_place(problem: Problem, m: MTile, group: int, k: KTile) -> dict[str, int]:
     }
 
 
-def b_place(problem: Problem, n: NTile, k: KTile) -> dict[str, int]:
+def b_place(problem: Problem, n: NTile, k: KTile, turn: Turn = ONCE) -> dict[str, int]:
     """Where the first row of a tile of B begins."""
     machine = problem.machine
-    base = problem.offset("b") + n.channel * problem.b_pitch
+    base = problem.offset("b") + (turn.b * problem.op.filters + n.channel) * problem.b_pitch
     if not problem.regular:
         return {"base": base + k.first * problem.b_run_beats * machine.port_bytes, "first_beats": problem.b_run_beats}
     skip = k.first * problem.chunk * machine.b_bytes
@@ -302,8 +334,8 @@ def memory_image(
     memory = np.full(problem.memory_bytes, 0x55, np.uint8)
     op = problem.op
     contents = {
-        "a": activations.reshape(op.images, op.height, op.width, op.channels),
-        "b": pack_weights(problem, weights.reshape(op.filters, op.depth)),
+        "a": activations.reshape(-1, op.height, op.width, op.channels),
+        "b": pack_weights(problem, weights.reshape(-1, op.depth)),
     }
     if problem.output.uses_channels:
         contents["channels"] = pack_channels(problem, bias, multiplier)

@@ -49,11 +49,20 @@ class Problem:
     A tile counts blocks of ``rows`` output pixels (single pixels for the weight-stationary core), blocks of ``cols`` output
     channels, and chunks of k. A chunk is the least part of k that is whole beats and whole scratchpad words, or, where runs
     of channels do not start at beats, one run.
+
+    Parameters
+    ----------
+    machine : AcceleratorMachine
+    op : Convolution
+    output : Output
+    copies : (int, int, int)
+        Convolutions' worth of activations, weights and outputs in memory, for operators that are several of them.
     """
 
     machine: AcceleratorMachine
     op: Convolution
     output: Output = PLAIN
+    copies: tuple[int, int, int] = (1, 1, 1)
 
     def __post_init__(self) -> None:
         machine, op = self.machine, self.op
@@ -290,11 +299,12 @@ class Problem:
     def buffers(self) -> tuple[Buffer, ...]:
         """Tensors in memory: ``a`` [image, y, x, channel], ``b`` [filter, bytes of packed runs], ``channels`` and ``c``."""
         machine, op, size = self.machine, self.op, self.output.size
+        images, filters, outputs = op.images * self.copies[0], op.filters * self.copies[1], op.outputs * self.copies[2]
         sizes = {
-            "a": op.images * op.height * self.row_pitch,
-            "b": op.filters * self.b_pitch,
+            "a": images * op.height * self.row_pitch,
+            "b": filters * self.b_pitch,
             "channels": self.n_blocks * machine.channel_word if self.output.uses_channels else 0,
-            "c": op.images * self.pixels * self.c_pitch,
+            "c": outputs * self.c_pitch,
         }
         offsets, end = {}, 0
         for name, length in sizes.items():
@@ -302,10 +312,10 @@ class Problem:
             end += ceil_div(length, machine.port_bytes) * machine.port_bytes
         image, a_size, b_size = op.height * self.row_pitch, machine.a_bytes, machine.b_bytes
         layouts = {
-            "a": ((op.images, op.height, op.width, op.channels), (image, self.row_pitch, self.pixel, a_size), machine.a.numpy.name),
-            "b": ((op.filters, self.b_pitch // b_size), (self.b_pitch, b_size), machine.b.numpy.name),
+            "a": ((images, op.height, op.width, op.channels), (image, self.row_pitch, self.pixel, a_size), machine.a.numpy.name),
+            "b": ((filters, self.b_pitch // b_size), (self.b_pitch, b_size), machine.b.numpy.name),
             "channels": ((self.n_blocks, machine.channel_word), (machine.channel_word, 1), "uint8"),
-            "c": ((op.images * self.pixels, op.filters), (self.c_pitch, size), self._out_dtype),
+            "c": ((outputs, op.filters), (self.c_pitch, size), self._out_dtype),
         }
         return tuple(
             Buffer(name=name, offset=offsets[name], size=sizes[name], shape=shape, strides=strides, dtype=dtype)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ...intrinsics import ScheduleError
 
@@ -53,19 +53,66 @@ class Schedule:
         return dict(self.__dict__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One pass over the tiles, for an operator that is several convolutions of one shape.
+
+    Parameters
+    ----------
+    a, b, c : int
+        Which of the convolutions' activations, weights and outputs it uses.
+    corner : (int, int) or None
+        Row and column of the image where the window of its first output begins; None for that of the convolution.
+    """
+
+    a: int = 0
+    b: int = 0
+    c: int = 0
+    corner: tuple[int, int] | None = None
+
+
+ONCE = Turn()
+
+
+class Step(NamedTuple):
+    """A product of two tiles, added to a third.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Indices of the tiles.
+    group : int
+        Which channels of A are used, where not all columns share them.
+    first, last : bool
+        Whether it starts its output tile, and whether it completes it.
+    turn : Turn
+    """
+
+    m: int
+    n: int
+    k: int
+    first: bool
+    last: bool
+    group: int = 0
+    turn: Turn = ONCE
+
+
 @dataclass(frozen=True)
 class Event:
     """One command of a schedule, in terms of tiles.
 
     Parameters
     ----------
-    kind : "a", "b", "compute" or "store"
+    kind : "a", "b", "residual", "compute" or "store"
     m, n, k : int
         Indices of the tile; those that the operand does not have are 0.
     slots : (int, int, int)
         Slots of A, B and C that the command uses.
     loads, computes, stores : int
         Counts to wait for; 0 for none. ``computes`` counts reads for loads and writes for the others.
+    accumulate : bool
+        Whether a compute adds to what its output tile holds.
+    turn : Turn
     """
 
     kind: str
@@ -76,6 +123,8 @@ class Event:
     loads: int = 0
     computes: int = 0
     stores: int = 0
+    accumulate: bool = False
+    turn: Turn = ONCE
 
 
 class _Slots:
@@ -96,28 +145,28 @@ class _Slots:
 
 
 class _Emitter:
-    """State of the walk over the steps of a schedule."""
+    """Tile caches and counters while commands are made from steps."""
 
-    def __init__(self, schedule: Schedule, last_k: int) -> None:
+    def __init__(self, schedule: Schedule, *, residual: bool) -> None:
         self.a, self.b, self.c = (_Slots(count) for count in (schedule.a_slots, schedule.b_slots, schedule.c_slots))
         self.live = [False] * schedule.c_slots
-        self.lag, self.last_k = schedule.lag, last_k
+        self.lag, self.residual = schedule.lag, residual
         self.loads = self.computes = self.stores = 0
         self.pending: list[tuple[int, int, Event]] = []  # (step, number of the store, event)
 
-    def fetch(self, slots: _Slots, kind: str, key: tuple[int, int, int], index: tuple[int, int, int]) -> Iterator[Event]:
+    def fetch(self, slots: _Slots, key: Any, load: Event) -> Iterator[Event]:
         if slots.find(key) is None:
             slot = slots.take()
             self.loads += 1
-            yield Event(kind, *index, slots=(slot, slot, 0), computes=slots.used[slot])
+            yield replace(load, slots=(slot, slot, 0), computes=slots.used[slot])
             slots.keys[slot], slots.ready[slot], slots.used[slot] = key, self.loads, 0
 
-    def claim(self, key: tuple[int, int], k: int) -> Iterator[Event | int]:
+    def claim(self, key: Any, *, first: bool) -> Iterator[Event | int]:
         """Stores that must go out first, then the number of the store that frees the slot of this C tile."""
         if self.c.find(key) is not None:
             yield 0
             return
-        if k:
+        if not first:
             raise ScheduleError("schedule evicts an unfinished output tile; allowed: more c_slots, or k as the innermost loop")
         slot = self.c.take()
         if self.live[slot]:
@@ -134,33 +183,81 @@ class _Emitter:
         while self.pending and self.pending[0][0] <= step - self.lag:
             yield self.pending.pop(0)[2]
 
-    def step(self, number: int, m: int, n: int, k: int, a_key: tuple[int, int, int]) -> Iterator[Event]:
-        yield from self.fetch(self.a, "a", a_key, a_key)
-        yield from self.fetch(self.b, "b", (0, n, k), (0, n, k))
+    def step(self, number: int, step: Step) -> Iterator[Event]:
+        m, n, k, turn = step.m, step.n, step.k, step.turn
+        keys = (turn.a, turn.corner, m, step.group, k), (turn.b, n, k), (turn.c, m, n)
+        yield from self.fetch(self.a, keys[0], Event("a", m, step.group, k, (0, 0, 0), turn=turn))
+        yield from self.fetch(self.b, keys[1], Event("b", 0, n, k, (0, 0, 0), turn=turn))
         freed = 0
-        for item in self.claim((m, n), k):
+        for item in self.claim(keys[2], first=step.first):
             if isinstance(item, Event):
                 yield item
             else:
                 freed = item
-        slots = tuple(slots.find(key) for slots, key in ((self.a, a_key), (self.b, (0, n, k)), (self.c, (m, n))))
-        a, b, c = slots
-        assert a is not None  # noqa: S101
-        assert b is not None  # noqa: S101
-        assert c is not None  # noqa: S101
+        a, b, c = (slots.keys.index(key) for slots, key in zip((self.a, self.b, self.c), keys, strict=True))
+        residual = 0
+        if self.residual and step.last:
+            residual = self.loads = self.loads + 1
+            yield Event("residual", m, n, 0, (0, 0, c), stores=self.c.ready[c], turn=turn)
         self.computes += 1
         self.a.used[a] = self.b.used[b] = self.computes
-        yield Event("compute", m, n, k, (a, b, c), loads=max(self.a.ready[a], self.b.ready[b]), stores=freed)
+        loads = max(self.a.ready[a], self.b.ready[b])
+        yield Event("compute", m, n, k, (a, b, c), loads=loads, stores=freed, accumulate=not step.first, turn=turn)
         yield from self.flush(number)
-        if k == self.last_k:
+        if step.last:
             self.stores += 1
             self.c.ready[c], self.live[c] = self.stores, False
             self.c.keys[c] = None
-            self.pending.append((number, self.stores, Event("store", m, n, 0, (0, 0, c), computes=self.computes)))
+            store = Event("store", m, n, 0, (0, 0, c), loads=residual, computes=self.computes, turn=turn)
+            self.pending.append((number, self.stores, store))
             yield from self.flush(number)
 
 
-def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0) -> Iterator[Event]:
+def steps(
+    schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0, sums: Sequence[Sequence[Turn]] = ((ONCE,),)
+) -> Iterator[Step]:
+    """The products of a schedule in its order.
+
+    Parameters
+    ----------
+    tiles : (int, int, int)
+        Tiles along m, n and k.
+    a_share : int
+        Tiles of n that share a tile of A; 0 for all of them.
+    sums : sequence of sequences of Turn
+        Turns that are added up, one such sum after the other; the sum is part of the loop over k.
+    """
+    for turns in sums:
+        extents = dict(zip("mnk", (*tiles[:2], tiles[2] * len(turns)), strict=True))
+        for place in itertools.product(*(range(extents[axis]) for axis in schedule.order)):
+            at = dict(zip(schedule.order, place, strict=True))
+            turn, k = divmod(at["k"], tiles[2])
+            group = at["n"] // a_share if a_share else 0
+            yield Step(at["m"], at["n"], k, at["k"] == 0, at["k"] == extents["k"] - 1, group, turns[turn])
+
+
+def emit(schedule: Schedule, products: Iterable[Step], *, residual: bool = False) -> Iterator[Event]:
+    """Commands of products in any order that starts, completes and keeps every output tile.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its slots and its lag count.
+    residual : bool
+        Load the residuals of every output tile, before its last compute.
+
+    Raises
+    ------
+    ScheduleError
+        If an output tile would be evicted unfinished.
+    """
+    emitter = _Emitter(schedule, residual=residual)
+    for number, step in enumerate(products):
+        yield from emitter.step(number, step)
+    yield from (event for _, _, event in emitter.pending)
+
+
+def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0, residual: bool = False) -> Iterator[Event]:
     """Commands of a schedule in program order.
 
     Parameters
@@ -169,19 +266,15 @@ def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0)
         Tiles along m, n and k.
     a_share : int
         Tiles of n that share a tile of A; 0 for all of them.
+    residual : bool
+        Load the residuals of every output tile, before its last compute.
 
     Raises
     ------
     ScheduleError
         If an output tile would be evicted unfinished.
     """
-    extents = dict(zip("mnk", tiles, strict=True))
-    emitter = _Emitter(schedule, tiles[2] - 1)
-    for number, place in enumerate(itertools.product(*(range(extents[axis]) for axis in schedule.order))):
-        at = dict(zip(schedule.order, place, strict=True))
-        a_key = (at["m"], at["n"] // a_share if a_share else 0, at["k"])
-        yield from emitter.step(number, at["m"], at["n"], at["k"], a_key)
-    yield from (event for _, _, event in emitter.pending)
+    return emit(schedule, steps(schedule, tiles, a_share=a_share), residual=residual)
 
 
 @functools.lru_cache(maxsize=256)
