@@ -90,10 +90,10 @@ def compile_host(module: Any, operator: Operator, machine: Machine | None = None
         If there is no nest of tile calls to flush after.
     """
     if machine is None:
-        return HostProgram(operator, None, tvm.compile(module, target=_target(3)))
+        return HostProgram(operator, None, tvm.compile(module, target=host_target(3)))
     # Level 0, as measured: packing 14x14x256 or 224x224x3 for a convolution takes 6 to 12 ms at any level, and a push 20 ns,
     # but level 3 needs 0.4 s more to compile. All real work is in the design.
-    return HostProgram(operator, machine.design_hash, tvm.compile(_flush(module, machine.design_hash), target=_target(0)))
+    return HostProgram(operator, machine.design_hash, tvm.compile(_flush(module, machine.design_hash), target=host_target(0)))
 
 
 def _loaded(design_hash: str) -> bool:
@@ -113,7 +113,7 @@ def _plain(operator: Operator) -> HostProgram:
 
 
 @functools.cache
-def _target(level: int) -> Any:
+def host_target(level: int) -> Any:
     """Target: this processor, at one of LLVM's levels."""
     return Target({"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "opt-level": level})
 

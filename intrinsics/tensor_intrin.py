@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .abi import push_symbol, stride_axes
@@ -23,6 +24,9 @@ ANNOTATION = "celosia.intrinsic"
 
 FAULTS = ("index", "signedness")
 """Broken implementations for the tests of the checks: an operand index that is always 0, an operand of the wrong sign."""
+
+TILE_FUNCTION = "celosia.tile"
+"""Function in TVM's table that a recorded tile calls: the intrinsic's name, then data pointer, offset and strides of a, b and c."""
 
 _registered: dict[str, Contraction] = {}
 
@@ -71,12 +75,22 @@ def register(instruction: Instruction, *, design_hash: str | None = None, fault:
     if contraction.overflow not in (Overflow.FORBID, Overflow.WRAP):
         raise MappingError(f"instruction {instruction.name} saturates, so it is no sum of products that TVM could match")
     name = intrinsic_name(contraction, design_hash=design_hash, fault=fault)
+    symbol = push_symbol(design_hash) if design_hash else None
+    return _register(name, contraction, lambda: implementation(contraction, symbol=symbol, fault=fault))
+
+
+def register_tile(contraction: Contraction) -> str:
+    """Make a tile known to TVM whose calls are recorded, not computed (`TILE_FUNCTION`); return its name there."""
+    name = intrinsic_name(contraction, design_hash="recorded")
+    return _register(name, contraction, lambda: _parse(_header(contraction, strided=True) + _record(contraction, name)))
+
+
+def _register(name: str, contraction: Contraction, implement: Callable[[], Any]) -> str:
     known = _registered.get(name)
     if known is None:
         from tvm.s_tir import TensorIntrin
 
-        symbol = push_symbol(design_hash) if design_hash else None
-        TensorIntrin.register(name, description(contraction), implementation(contraction, symbol=symbol, fault=fault), override=True)
+        TensorIntrin.register(name, description(contraction), implement(), override=True)
         _registered[name] = contraction
     elif known != contraction:
         raise ParameterError(f"intrinsic {name} already describes {known}, so it cannot describe {contraction}")
@@ -192,3 +206,13 @@ def _call(contraction: Contraction, symbol: str) -> str:
     pointers = [f"T.address_of({operand.upper()}[{origin[operand]}])" for operand in "abc"]
     strides = [f"{operand.upper()}.strides[{contraction.operand_axes(operand).index(axis)}]" for operand, axis in stride_axes(contraction)]
     return f'        T.evaluate(T.call_extern("int32", "{symbol}", {", ".join(pointers + strides)}))\n'
+
+
+def _record(contraction: Contraction, name: str) -> str:
+    # Offsets count from the start of the buffer that the tile lies in, whatever storage TVM gives it later.
+    arguments = []
+    for operand in "abc":
+        tensor = operand.upper()
+        strides = (f"{tensor}.strides[{number}]" for number in range(len(contraction.operand_axes(operand))))
+        arguments += [f"{tensor}.data", f"{tensor}.elem_offset", *strides]
+    return f'        T.evaluate(T.call_packed("{TILE_FUNCTION}", "{name}", {", ".join(arguments)}))\n'
