@@ -118,6 +118,14 @@ class Output:
         Add a 32-bit number per channel.
     shift, zero_point, low, high : int
         Right shift of sum times multiplier, what is added, and the range that the result is clamped to.
+    residual : bool
+        Add a tensor of the output's shape and type from memory before the shift (8-bit outputs only).
+    residual_multiplier, residual_zero_point : int
+        32-bit factor of the residuals, and what is subtracted from them before.
+
+    Raises
+    ------
+    ParameterError
     """
 
     narrow: bool = False
@@ -126,11 +134,23 @@ class Output:
     zero_point: int = 0
     low: int = -128
     high: int = 127
+    residual: bool = False
+    residual_multiplier: int = 1
+    residual_zero_point: int = 0
+
+    def __post_init__(self) -> None:
+        if self.residual and not self.narrow:
+            raise ParameterError("a residual is added to 8-bit outputs; allowed: narrow=True with it")
 
     @property
     def uses_channels(self) -> bool:
         """Whether biases and multipliers must be loaded."""
         return self.narrow or self.bias
+
+    @property
+    def signed(self) -> bool:
+        """Whether 8-bit results, and with them residuals, are signed."""
+        return self.low < 0
 
     @property
     def size(self) -> int:

@@ -23,12 +23,14 @@ class Operands:
     activations : (images, height, width, channels)
     weights : (filters, depth)
     bias, multiplier : (filters,) int64, or None
+    residual : (output pixels, filters) of the output's type, or None
     """
 
     activations: Array
     weights: Array
     bias: Array | None = None
     multiplier: Array | None = None
+    residual: Array | None = None
 
 
 def random_operands(problem: Problem, rng: np.random.Generator) -> Operands:
@@ -40,12 +42,14 @@ def random_operands(problem: Problem, rng: np.random.Generator) -> Operands:
         weights=random_operand(rng, (op.filters, op.depth), machine.b),
         bias=random_operand(rng, (op.filters,), word).astype(np.int64) if output.uses_channels else None,
         multiplier=random_operand(rng, (op.filters,), word).astype(np.int64) if output.narrow else None,
+        residual=random_operand(rng, (op.outputs, op.filters), DType(8, output.signed)) if output.residual else None,
     )
 
 
 def image_of(problem: Problem, operands: Operands) -> Array:
     """Byte image with the operands in place."""
-    return memory_image(problem, operands.activations, operands.weights, bias=operands.bias, multiplier=operands.multiplier)
+    extra = {name: getattr(operands, name) for name in ("bias", "multiplier", "residual")}
+    return memory_image(problem, operands.activations, operands.weights, **extra)
 
 
 def expected(problem: Problem, operands: Operands) -> Array:
@@ -56,7 +60,10 @@ def expected(problem: Problem, operands: Operands) -> Array:
         sums = wrap(sums + operands.bias, DType(32)).astype(np.int64)
     if not output.narrow or operands.multiplier is None:
         return sums.astype(np.int32)
-    scaled = shift_right(sums * operands.multiplier, output.shift, problem.machine.rounding) + output.zero_point
+    products = sums * operands.multiplier
+    if operands.residual is not None:
+        products += (operands.residual.astype(np.int64) - output.residual_zero_point) * output.residual_multiplier
+    scaled = shift_right(products, output.shift, problem.machine.rounding) + output.zero_point
     clamped: Array = np.clip(scaled, output.low, output.high).astype(np.int8 if output.low < 0 else np.uint8)
     return clamped
 

@@ -28,6 +28,7 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
         ("A scratchpad", schedule.a_slots * problem.a_slot(schedule.m, schedule.k), machine.a_words, "words per bank"),
         ("B scratchpad", schedule.b_slots * problem.b_slot(schedule.n, schedule.k), machine.b_words, "words per bank"),
         ("accumulator memory", schedule.c_slots * problem.c_slot(schedule.m, schedule.n), machine.acc_rows, "rows"),
+        ("memory of residuals", schedule.c_slots * problem.residual_slot(schedule.m, schedule.n), machine.residual_words, "words"),
     )
     for name, need, have, unit in needs:
         if need > have:
@@ -57,8 +58,8 @@ def lower(problem: Problem, schedule: Schedule) -> Program:
     """
     check_fit(problem, schedule)
     tiles = tiles_of(problem, schedule)
-    share = int(problem.a_share(schedule.n))
-    commands = events(schedule, (len(tiles[0]), len(tiles[1]), len(tiles[2])), a_share=share)
+    share, residual = int(problem.a_share(schedule.n)), problem.output.residual
+    commands = events(schedule, (len(tiles[0]), len(tiles[1]), len(tiles[2])), a_share=share, residual=residual)
     return assemble(problem, schedule, tiles, commands)
 
 
@@ -96,7 +97,7 @@ class _Lowering:
         first = 1 if self.problem.output.uses_channels else 0
         if first:
             commands.append(self.load_channels())
-        make = {"a": self.load_a, "b": self.load_b, "compute": self.compute, "store": self.store}
+        make = {"a": self.load_a, "b": self.load_b, "residual": self.load_residual, "compute": self.compute, "store": self.store}
         for event in sequence:
             if event.kind == "a" and event.turn.corner != corner:
                 corner = event.turn.corner
@@ -121,6 +122,8 @@ class _Lowering:
         registers = {Register.A: a_walker(problem), Register.B: b_walker(problem)}
         if output.uses_channels:
             registers[Register.CHANNELS] = channel_walker(problem)
+        if output.residual:
+            registers[Register.RESIDUAL] = residual_walker(problem)
         registers[Register.STORE] = {
             "pitch": problem.c_pitch,
             "block_pitch": (problem.op.out_width if problem.strips else problem.block_rows) * problem.c_pitch,
@@ -131,6 +134,10 @@ class _Lowering:
             "zero": output.zero_point,
             "low": output.low,
             "high": output.high,
+            "residual": int(output.residual),
+            "residual_signed": int(output.signed),
+            "residual_zero": output.residual_zero_point,
+            "residual_multiplier": output.residual_multiplier,
         }
         return [Command(Op.SET, {"register": register, **values}) for register, values in registers.items()]
 
@@ -169,6 +176,26 @@ class _Lowering:
         }
         return Op.LOAD, {**values, **b_place(problem, n, k, event.turn)}
 
+    def load_residual(self, event: Event) -> tuple[Op, dict[str, int]]:
+        """Every pixel is a row, every block of columns a run."""
+        problem, m, n = self.problem, self.m[event.m], self.n[event.n]
+        pixel = m.image * problem.pixels + m.first
+        values = {
+            **_STILL,
+            "target": Target.RESIDUAL,
+            "base": problem.offset("residual") + pixel * problem.c_pitch + n.channel,
+            "spad": self.residual_word(event),
+            "rows": m.rows,
+            "beats": n.blocks * problem.out_beats,
+            "first_beats": problem.out_beats,
+            "row_stride": n.blocks,
+        }
+        return Op.LOAD, values
+
+    def residual_word(self, event: Event) -> int:
+        """First word of the residuals of an output tile."""
+        return event.slots[2] * self.problem.residual_slot(self.schedule.m, self.schedule.n)
+
     def compute(self, event: Event) -> tuple[Op, dict[str, int]]:
         problem, schedule = self.problem, self.schedule
         m, n, k = self.m[event.m], self.n[event.n], self.k[event.k]
@@ -206,6 +233,7 @@ class _Lowering:
             "last_rows": last_rows,
             "block_rows": m.rows if still else rows,
             "last_bytes": (n.cols - (n.blocks - 1) * cols) * size,
+            "residual": self.residual_word(event),
         }
 
 
@@ -260,6 +288,13 @@ def channel_walker(problem: Problem) -> dict[str, int]:
     """Configuration of the load of biases and multipliers."""
     word, width = problem.machine.channel_word, problem.machine.port_bytes
     return {**b_walker(problem), "run": word, "run_beats": word // width, "kernel_step": 0, "row_step": word, "width": word}
+
+
+def residual_walker(problem: Problem) -> dict[str, int]:
+    """Configuration of the loads of residuals: a word of their memory for every block of columns."""
+    cols, beats = problem.machine.cols, problem.out_beats
+    walker = {**b_walker(problem), "run": cols, "run_beats": beats, "kernel_step": cols, "row_step": problem.c_pitch}
+    return {**walker, "width": cols + problem.machine.port_bytes, "pad": 1}
 
 
 def a_place(problem: Problem, m: MTile, group: int, k: KTile, turn: Turn = ONCE) -> dict[str, int]:
@@ -321,7 +356,13 @@ def pack_channels(problem: Problem, bias: Array | None, multiplier: Array | None
 
 
 def memory_image(
-    problem: Problem, activations: Array, weights: Array, *, bias: Array | None = None, multiplier: Array | None = None
+    problem: Problem,
+    activations: Array,
+    weights: Array,
+    *,
+    bias: Array | None = None,
+    multiplier: Array | None = None,
+    residual: Array | None = None,
 ) -> Array:
     """Byte image with the operands in place and 0x55 where results will be.
 
@@ -330,6 +371,7 @@ def memory_image(
     activations : [image, y, x, channel], or (M, K) of a GEMM
     weights : [filter, kernel row, kernel column, channel], or (N, K) of a GEMM
     bias, multiplier : (filters,) int32, optional
+    residual : (output pixels, filters) of the output's type, optional
     """
     memory = np.full(problem.memory_bytes, 0x55, np.uint8)
     op = problem.op
@@ -339,6 +381,8 @@ def memory_image(
     }
     if problem.output.uses_channels:
         contents["channels"] = pack_channels(problem, bias, multiplier)
+    if residual is not None:
+        contents["residual"] = residual.reshape(-1, op.filters)
     for buffer in problem.buffers:
         if buffer.name in contents:
             buffer.view(memory)[...] = contents[buffer.name]

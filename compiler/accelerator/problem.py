@@ -81,6 +81,10 @@ class Problem:
                 f"sums of {op.depth} products of {machine.a} x {machine.b} may not fit {machine.acc}; "
                 f"allowed: a reduction of at most {limit}, a wider acc, or overflow 'wrap'"
             )
+        if self.output.residual and not machine.adds_residuals:
+            raise ScheduleError(f"design {machine.name or machine.design_hash} adds no residuals; allowed: residual_words above 0")
+        if self.output.residual and self.strips:
+            raise ScheduleError("vector mode (depthwise on a broadcast core) adds no residuals; allowed: another core")
         if self.output.uses_channels and not machine.requantizes:
             raise ScheduleError(
                 "the design's store path has no bias or requantisation; allowed: plain 32-bit output, or channel_words above 0"
@@ -277,6 +281,10 @@ class Problem:
             return n * 0 + 1
         return 0 * n if self.n_groups == 1 else -(-self.group_blocks // n)
 
+    def residual_slot(self, m: int, n: int) -> int:
+        """Words of the residuals of a tile."""
+        return self.c_slot(m, n) if self.output.residual else 0
+
     # ---- results
 
     @property
@@ -304,6 +312,8 @@ class Problem:
             "a": images * op.height * self.row_pitch,
             "b": filters * self.b_pitch,
             "channels": self.n_blocks * machine.channel_word if self.output.uses_channels else 0,
+            # whole blocks are read, beyond the last channel as well
+            "residual": op.images * self.pixels * self.c_pitch + machine.cols + machine.port_bytes if self.output.residual else 0,
             "c": outputs * self.c_pitch,
         }
         offsets, end = {}, 0
@@ -315,6 +325,7 @@ class Problem:
             "a": ((images, op.height, op.width, op.channels), (image, self.row_pitch, self.pixel, a_size), machine.a.numpy.name),
             "b": ((filters, self.b_pitch // b_size), (self.b_pitch, b_size), machine.b.numpy.name),
             "channels": ((self.n_blocks, machine.channel_word), (machine.channel_word, 1), "uint8"),
+            "residual": ((op.images * self.pixels, op.filters), (self.c_pitch, size), self._out_dtype),
             "c": ((outputs, op.filters), (self.c_pitch, size), self._out_dtype),
         }
         return tuple(
@@ -325,7 +336,7 @@ class Problem:
 
     @property
     def _out_dtype(self) -> str:
-        return ("int8" if self.output.low < 0 else "uint8") if self.output.narrow else "int32"
+        return ("int8" if self.output.signed else "uint8") if self.output.narrow else "int32"
 
     @property
     def memory_bytes(self) -> int:
@@ -462,5 +473,5 @@ class Problem:
         return n * self.b_stride(k)
 
     def c_slot(self, m: int, n: int) -> int:
-        """Accumulator rows of a tile."""
+        """Accumulator rows of a tile, and words of its residuals."""
         return m * n * self.block_rows

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, Op, Register, Target
+from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, Op, Register
 from .fields import command_view
 
 COUNTERS = ("loads", "reads", "writes", "stores")
@@ -26,6 +26,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
     queue_depth : int
     split : bool
         Stores have a queue of their own; else they share that of the loads.
+    targets : int
+        Legal targets of a load.
 
     Members
     -------
@@ -40,8 +42,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         reset; the awaited counters (loads, computes, stores) that hold back each queue.
     """
 
-    def __init__(self, *, queue_depth: int, split: bool) -> None:
-        self.queue_depth, self.split = queue_depth, split
+    def __init__(self, *, queue_depth: int, split: bool, targets: int) -> None:
+        self.queue_depth, self.split, self.targets = queue_depth, split, targets
         queues: dict[str, Any] = {}
         for name in ("dma", "compute", "store"):
             queues |= {f"{name}_head": Out(COMMAND_BITS), f"{name}_valid": Out(1), f"{name}_pop": In(1)}
@@ -120,7 +122,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
                     room = queue.w_rdy & (queue.w_level < limit)
                     empty = Cat(*(fields[size] == 0 for size in _SIZES[kind])).any()
                     if kind is Op.LOAD:
-                        empty = empty | (fields["target"] >= len(Target))
+                        empty = empty | (fields["target"] >= self.targets)
                     m.d.comb += [illegal.eq(empty), self.command_ready.eq(room | empty), queue.w_en.eq(room & ~empty)]
                     m.d.sync += issued[kind].eq(issued[kind] + (room & ~empty))
             with m.Case(Op.SET):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,7 +28,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
     Members
     -------
     valid, beat, tag : In
-    zero : In(8 * 3)
+    zero : In(8 * targets)
     write, write_target, write_bank, write_address, write_data : Out
     """
 
@@ -43,7 +43,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
             "write_data": Out(8 * self.widest),
         }
         super().__init__(
-            {"valid": In(1), "beat": In(8 * port_bytes), "tag": In(tag_layout(port_bytes)), "zero": In(8 * len(Target)), **outputs}
+            {"valid": In(1), "beat": In(8 * port_bytes), "tag": In(tag_layout(port_bytes)), "zero": In(8 * len(words)), **outputs}
         )
 
     def elaborate(self, platform: Any) -> Module:
@@ -92,14 +92,14 @@ class Packer(wiring.Component):  # type: ignore[misc]
         return Cat(*lanes)
 
     def _limit(self) -> Value:
-        limit: Value = self.words[Target.CHANNELS]
-        for target in (Target.B, Target.A):
-            limit = Mux(self.tag.target == target, self.words[target], limit)
+        limit: Value = Const(0)
+        for target, size in self.words.items():
+            limit = Mux(self.tag.target == target, size, limit)
         return limit
 
     def _above(self, joined: Value) -> Value:
         """What does not fit the word that is written."""
-        above: Value = joined[8 * self.words[Target.CHANNELS] :]
-        for target in (Target.B, Target.A):
-            above = Mux(self.tag.target == target, joined[8 * self.words[target] :], above)
+        above: Value = Const(0)
+        for target, size in self.words.items():
+            above = Mux(self.tag.target == target, joined[8 * size :], above)
         return above

@@ -31,6 +31,8 @@ class AcceleratorParameters(Parameters):
         KiB of the accumulator memory, 4 bytes per sum.
     channel_words : int, 0..4096
         Blocks of ``cols`` output channels whose bias and multiplier are held; 0 leaves bias, requantisation and clamp out.
+    residual_words : int, 0 or 2..65536
+        Words of ``cols`` bytes of a tensor that the store path adds; 0 leaves that out. Needs ``channel_words``.
     port_bytes : int, 1..128, a power of two
     split : bool
     queue_depth : int, 1..64
@@ -56,6 +58,7 @@ class AcceleratorParameters(Parameters):
     spad_kib: int = _integer("KiB of the scratchpad of each operand", 1, 4096, 64)
     acc_kib: int = _integer("KiB of the accumulator memory", 1, 4096, 128)
     channel_words: int = _integer("blocks of cols channels with bias and multiplier; 0: no requantisation", 0, 4096, 64)
+    residual_words: int = _integer("words of cols residuals held for the store path to add; 0: no residual add", 0, MAX_WORDS, 0)
     port_bytes: int = _integer("bytes per beat of the memory port, a power of two", 1, 128, 16)
     split: bool = field(default=False, metadata={"kind": "flag", "help": "separate memory channels for reads and writes"})
     queue_depth: int = _integer("commands per queue", 1, 64, 8)
@@ -70,6 +73,13 @@ class AcceleratorParameters(Parameters):
             raise ParameterError(f"core must be one of {', '.join(CORES)}, not {self.core!r}")
         for name, high in (("rows", MAX_EXTENT), ("cols", MAX_EXTENT), ("lanes", 64), ("port_bytes", 128)):
             check_integer(name, getattr(self, name), 1, high)
+        if self.residual_words == 1 or (self.residual_words and not self.channel_words):
+            need = (
+                "at least 2, or 0"
+                if self.residual_words == 1
+                else "0 without channel_words, because residuals are added while requantising"
+            )
+            raise ParameterError(f"residual_words must be {need}, not {self.residual_words}; nearest legal value: 0")
         if self.core != "dot-product" and self.lanes != 1:
             raise ParameterError(f"lanes of the {self.core} core must be 1, not {self.lanes}; nearest legal value: 1")
         if self.port_bytes & (self.port_bytes - 1):
@@ -161,6 +171,7 @@ class AcceleratorParameters(Parameters):
             b_words=self.spad_kib * 1024 // (self.cols * unit_b * ceil_div(self.port_bytes, unit_b)),
             acc_rows=self.acc_kib * 1024 // (self.cols * 4),
             channel_words=self.channel_words,
+            residual_words=self.residual_words,
             rounding=self.rounding,
             split=self.split,
             queue_depth=self.queue_depth,

@@ -32,6 +32,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
     busy : Out(1)
         The port is or will be used by this unit.
     address, data : the read port of the accumulator memory; channel, channel_data : that of biases and multipliers
+    residual, residual_data : that of residuals
     enable : Out(1)
         The memories advance.
     out_valid, out_ready, out_address, out_data, out_mask : the memory port, address in beats, a bit of ``mask`` per byte
@@ -55,6 +56,8 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
                 "data": In(machine.cols * machine.acc.width),
                 "channel": Out(12),
                 "channel_data": In(max(machine.channel_word * 8, 1)),
+                "residual": Out(16),
+                "residual_data": In(max(8 * machine.cols * machine.adds_residuals, 1)),
                 "enable": Out(1),
                 "out_valid": Out(1),
                 "out_ready": In(1),
@@ -124,8 +127,23 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
             m.d.sync += [cmd[name].eq(head[name]) for name in names]
             m.d.sync += [running.eq(1), i.eq(0), j.eq(0), r.eq(0), b.eq(0), source.eq(head["c"])]
             m.d.sync += [block.eq(head["base"]), column.eq(head["base"]), row.eq(head["base"])]
+        if self.machine.adds_residuals:
+            self._residual_place(m, running & self.enable, j, cmd["n_blocks"], (last_b, last_r, last_j), head["residual"])
         count = Mux(j == cmd["n_blocks"] - 1, cmd["last_bytes"], size)
         return {"end": last_i, "beat": b, "byte": row, "count": count}
+
+    def _residual_place(self, m: Module, step: Value, j: Signal, n_blocks: Signal, ends: tuple[Signal, ...], first: Value) -> None:
+        """Word of residuals of the present row and N block: the N blocks of a row are neighbours."""
+        row, block = Signal(16, name="residual_row", reset_less=True), Signal(16, name="residual_block", reset_less=True)
+        last_b, last_r, last_j = ends
+        following = (row + n_blocks)[:16]
+        m.d.comb += self.residual.eq(row + j)
+        with m.If(step & last_b):
+            m.d.sync += row.eq(Mux(last_r & ~last_j, block, following))
+        with m.If(step & last_j):
+            m.d.sync += block.eq(following)
+        with m.If(self.pop):
+            m.d.sync += [row.eq(first), block.eq(first)]
 
     def _values(self, m: Module, config: dict[str, Signal], valid: list[Signal]) -> Value:
         """The row as bytes: 4 per column, or 1."""
@@ -149,11 +167,21 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         clamped = Mux(shifted < config["low"], config["low"], Mux(shifted > config["high"], config["high"], shifted))
         with m.If(self.enable & valid[1]):
             m.d.sync += product.eq(biased * Mux(config["narrow"], multiplier, 1))
+        total = product + self._residual(m, config, valid, column) if self.machine.adds_residuals else product
         with m.If(self.enable & valid[2]):
-            m.d.sync += scaled.eq(_rounded(product, Mux(config["narrow"], config["shift"], 0), self.machine.rounding))
+            m.d.sync += scaled.eq(_rounded(total[:64].as_signed(), Mux(config["narrow"], config["shift"], 0), self.machine.rounding))
         with m.If(self.enable & valid[3]):
             m.d.sync += final.eq(Mux(config["narrow"], clamped, scaled))
         return final
+
+    def _residual(self, m: Module, config: dict[str, Signal], valid: list[Signal], column: int) -> Value:
+        """The scaled residual of a column, beside its product."""
+        byte = self.residual_data.word_select(column, 8)
+        value = Mux(config["residual_signed"], byte.as_signed(), byte)
+        scaled = Signal(signed(44), name=f"residual_{column}", reset_less=True)
+        with m.If(self.enable & valid[1]):
+            m.d.sync += scaled.eq(Mux(config["residual"], (value - config["residual_zero"]) * config["residual_multiplier"], 0))
+        return scaled
 
     def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal]) -> None:
         """Place the row behind its byte address and cut out the beat."""

@@ -58,6 +58,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def __init__(self, parameters: AcceleratorParameters) -> None:
         self.parameters = parameters
         self.machine = parameters.accelerator_machine("")
+        self.targets = tuple(target for target in Target if target is not Target.RESIDUAL or self.machine.adds_residuals)
         width = parameters.port_bytes
         super().__init__(
             {
@@ -89,14 +90,14 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         machine = self.machine
-        dispatcher = m.submodules.dispatcher = Dispatcher(queue_depth=machine.queue_depth, split=machine.split)
+        dispatcher = m.submodules.dispatcher = Dispatcher(queue_depth=machine.queue_depth, split=machine.split, targets=len(self.targets))
         sequencer = m.submodules.sequencer = (StationaryWeights if machine.weight_stationary else StationaryOutputs)(machine)
         drain = m.submodules.drain = Drain(machine)
         store = m.submodules.store = StoreUnit(machine)
         self._accumulator_memory(m, drain, store)
         packer = self._loader(m, dispatcher, store)
         a_units, a_words, b_units = self._scratchpads(m, packer, sequencer)
-        self._channels(m, packer, store)
+        self._store_memories(m, packer, store)
         row, row_valid = self._core(m, sequencer, a_units, a_words, b_units)
         m.d.comb += [
             dispatcher.command.eq(self.command),
@@ -159,10 +160,10 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def _loader(self, m: Module, dispatcher: Dispatcher, store: StoreUnit) -> Packer:
         """Loader and store path on the memory port; a shared port changes hands between commands only."""
         machine, width = self.machine, self.machine.port_bytes
-        banks = {Target.A: machine.a_banks, Target.B: machine.b_banks, Target.CHANNELS: 1}
-        words = {Target.A: machine.a_word, Target.B: machine.b_word, Target.CHANNELS: max(machine.channel_word, width)}
-        if not machine.requantizes:
-            words[Target.CHANNELS] = width
+        banks = {Target.A: machine.a_banks, Target.B: machine.b_banks, Target.CHANNELS: 1, Target.RESIDUAL: 1}
+        words = {Target.A: machine.a_word, Target.B: machine.b_word, Target.RESIDUAL: machine.residual_word}
+        words[Target.CHANNELS] = max(machine.channel_word, width) if machine.requantizes else width
+        banks, words = ({target: sizes[target] for target in self.targets} for sizes in (banks, words))
         walker = m.submodules.walker = Walker(port_bytes=width, banks=banks)
         packer = m.submodules.packer = Packer(port_bytes=width, words=words)
         tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
@@ -175,7 +176,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             m.d.comb += limit.eq(self.limit_outstanding)
         m.d.comb += [
             walker.set_word.eq(self.command),
-            walker.set_register.eq(Cat(writes_register(dispatcher, Register(target)) for target in Target)),
+            walker.set_register.eq(Cat(writes_register(dispatcher, Register(target)) for target in self.targets)),
             walker.head.eq(dispatcher.dma_head),
             walker.start.eq(dispatcher.dma_valid & ~walker.running & (1 if machine.split else ~store.busy)),
             dispatcher.dma_pop.eq(walker.start),
@@ -227,19 +228,25 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             found[name] = (pad.units, pad.data)
         return found["a"][0], found["a"][1], found["b"][0]
 
-    def _channels(self, m: Module, packer: Packer, store: StoreUnit) -> None:
-        if not self.machine.requantizes:
-            return
-        memory = m.submodules.channels = Memory(shape=unsigned(8 * self.machine.channel_word), depth=self.machine.channel_words, init=[])
-        write, read = memory.write_port(), memory.read_port()
-        m.d.comb += [
-            write.en.eq(packer.write & (packer.write_target == Target.CHANNELS)),
-            write.addr.eq(packer.write_address),
-            write.data.eq(packer.write_data),
-            read.addr.eq(store.channel),
-            read.en.eq(store.enable),
-            store.channel_data.eq(read.data),
-        ]
+    def _store_memories(self, m: Module, packer: Packer, store: StoreUnit) -> None:
+        """Biases and multipliers, and residuals: written by the loader, read beside the accumulator memory."""
+        machine = self.machine
+        for name, target, words, size, address, content in (
+            ("channels", Target.CHANNELS, machine.channel_words, machine.channel_word, store.channel, store.channel_data),
+            ("residuals", Target.RESIDUAL, machine.residual_words, machine.cols, store.residual, store.residual_data),
+        ):
+            if not words:
+                continue
+            memory = m.submodules[name] = Memory(shape=unsigned(8 * size), depth=words, init=[])
+            write, read = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.en.eq(packer.write & (packer.write_target == target)),
+                write.addr.eq(packer.write_address),
+                write.data.eq(packer.write_data[: 8 * size]),
+                read.addr.eq(address),
+                read.en.eq(store.enable),
+                content.eq(read.data),
+            ]
 
     def _core(self, m: Module, sequencer: Sequencer, a_units: Value, a_words: Value, b_units: Value) -> tuple[Value, Value]:
         """The array; its inputs are the words that the beat one cycle before has read."""

@@ -54,7 +54,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
     address : Out(32)
         Address of the beat, in beats.
     tag : Out(tag_layout)
-    zero : Out(8 * 3)
+    zero : Out(8 * targets)
         The byte outside the image, per target.
     """
 
@@ -64,14 +64,14 @@ class Walker(wiring.Component):  # type: ignore[misc]
         super().__init__(
             {
                 "set_word": In(COMMAND_BITS),
-                "set_register": In(len(Target)),
+                "set_register": In(len(banks)),
                 "start": In(1),
                 "head": In(COMMAND_BITS),
                 "step": In(1),
                 "running": Out(1),
                 "address": Out(32),
                 "tag": Out(tag_layout(port_bytes)),
-                "zero": Out(8 * len(Target)),
+                "zero": Out(8 * len(banks)),
             }
         )
 
@@ -101,7 +101,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
         now = registers(WALKER, "now")
         body = WALKER["run"].offset
         kept = []
-        for target in Target:
+        for target in self.banks:
             raw = Signal(COMMAND_BITS - body, name=f"walker_{target.name.lower()}", reset_less=True)
             with m.If(self.set_register[target]):
                 m.d.sync += raw.eq(self.set_word[body:])
@@ -110,7 +110,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
             m.d.comb += self.zero.word_select(target, 8).eq(raw[zero : zero + 8])
         chosen = Signal(COMMAND_BITS - body, name="walker_chosen")
         with m.Switch(command_view(self.head, Op.LOAD)["target"]):
-            for target in Target:
+            for target in self.banks:
                 with m.Case(target):
                     m.d.comb += chosen.eq(kept[target])
         self.chosen = register_view(Cat(self.head[:body], chosen), Register.A)
@@ -182,9 +182,9 @@ class Walker(wiring.Component):  # type: ignore[misc]
             m.d.sync += self.bank.eq(self.bank + 1)
 
     def _last_bank(self) -> Value:
-        chosen: Value = Const(self.banks[Target.CHANNELS] - 1, 8)
-        for target in (Target.B, Target.A):
-            chosen = Mux(self.cmd["target"] == target, self.banks[target] - 1, chosen)
+        chosen: Value = Const(0, 8)
+        for target, banks in self.banks.items():
+            chosen = Mux(self.cmd["target"] == target, banks - 1, chosen)
         return chosen
 
     def _begin_row(self, m: Module, command: dict[str, Value], x: Value, base: Value, y: Value) -> None:

@@ -30,6 +30,7 @@ class Target(enum.IntEnum):
     A = 0
     B = 1
     CHANNELS = 2  #: biases and multipliers
+    RESIDUAL = 3  #: what the store path adds
 
 
 class Register(enum.IntEnum):
@@ -38,7 +39,8 @@ class Register(enum.IntEnum):
     A = 0  #: walker of A
     B = 1  #: walker of B
     CHANNELS = 2  #: walker of biases and multipliers
-    STORE = 3  #: store path
+    RESIDUAL = 3  #: walker of residuals
+    STORE = 4  #: store path
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,9 @@ FIELDS: Mapping[Op, Mapping[str, Field]] = {
         "target:2 base:32 spad:16 rows:14 beats:14 x:20s y:14s column:14 offset:20 skip:14 tap:6 first_beats:12 row_stride:12 spare:1",
     ),
     Op.COMPUTE: COMMON | _packed(_BODY, "accumulate:1 vector:1 a:16 b:16 c:16 k_units:16 m_blocks:12 n_blocks:12 a_stride:14 b_stride:14"),
-    Op.STORE: COMMON | _packed(_BODY, "base:32 c:16 channel:12 m_blocks:12 n_blocks:12 rows:14 last_rows:14 block_rows:14 last_bytes:12"),
-    Op.SET: COMMON | _packed(_BODY, "register:2"),
+    Op.STORE: COMMON
+    | _packed(_BODY, "base:32 c:16 channel:12 m_blocks:12 n_blocks:12 rows:14 last_rows:14 block_rows:14 last_bytes:12 residual:16"),
+    Op.SET: COMMON | _packed(_BODY, "register:3"),
     Op.END: COMMON,
 }
 """Fields of every command.
@@ -88,10 +91,11 @@ kernel column ``tap``, with ``first_beats`` beats left of that run; with ``spare
 Successive rows go to successive banks, then ``row_stride`` words on.
 COMPUTE: for each M block (``a_stride`` words of A apart) and N block (``b_stride`` words of B apart) a pass of ``k_units`` beats.
 STORE: for each M block, N block: ``rows`` accumulator rows (``last_rows`` of the last M block), blocks ``block_rows`` apart; a row
-of the last N block has ``last_bytes`` bytes; ``channel`` is the word of biases and multipliers of the first N block.
+of the last N block has ``last_bytes`` bytes; ``channel`` is the word of biases and multipliers of the first N block, ``residual``
+that of the residuals of the first row, whose N blocks are neighbours.
 """
 
-_SET_BODY = _BODY + 2
+_SET_BODY = _BODY + 3
 WALKER = _packed(
     _SET_BODY,
     "run:16 run_beats:12 taps:6 tap_step:16 kernel_step:26 kernel_y:6 columns:14 column_step:18 row_step:28 row_y:6 "
@@ -101,13 +105,19 @@ WALKER = _packed(
 and image rows, output columns and their distance in bytes, output rows' distance in bytes and image rows, ``x`` of the window of output
 column 0, image width in bytes, image height in rows, the byte outside the image, and whether every run fills a word of its own."""
 
-STORE_PATH = _packed(_SET_BODY, "pitch:24 block_pitch:28 beats:8 narrow:1 bias:1 shift:6 zero:16s low:16s high:16s")
-"""Store path: bytes between output rows and between M blocks, beats of an accumulator row, 8-bit output, and its arithmetic."""
+STORE_PATH = _packed(
+    _SET_BODY,
+    "pitch:24 block_pitch:28 beats:8 narrow:1 bias:1 shift:6 zero:16s low:16s high:16s "
+    "residual:1 residual_signed:1 residual_zero:9s residual_multiplier:32s",
+)
+"""Store path: bytes between output rows and between M blocks, beats of an accumulator row, 8-bit output, and its arithmetic;
+what is subtracted from a residual, and what it is multiplied by."""
 
 REGISTERS: Mapping[Register, Mapping[str, Field]] = {
     Register.A: WALKER,
     Register.B: WALKER,
     Register.CHANNELS: WALKER,
+    Register.RESIDUAL: WALKER,
     Register.STORE: STORE_PATH,
 }
 

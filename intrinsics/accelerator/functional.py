@@ -39,11 +39,7 @@ class _State:
     def __init__(self, machine: AcceleratorMachine, memory: Array) -> None:
         self.machine, self.memory = machine, memory
         self.registers: dict[int, Mapping[str, int]] = {}
-        self.pads = {
-            Target.A: np.zeros((machine.a_banks, machine.a_words, machine.a_word), np.uint8),
-            Target.B: np.zeros((machine.b_banks, machine.b_words, machine.b_word), np.uint8),
-            Target.CHANNELS: np.zeros((1, max(machine.channel_words, 1), max(machine.channel_word, 1)), np.uint8),
-        }
+        self.pads = {target: np.zeros(machine.memory_of(target), np.uint8) for target in Target}
         self.sums = np.zeros((machine.acc_rows, machine.cols), np.int64)
 
     def step(self, command: Command) -> None:
@@ -125,11 +121,12 @@ class _State:
         for block in range(values["n_blocks"]):
             count = values["last_bytes"] if block == values["n_blocks"] - 1 else machine.cols * (1 if path["narrow"] else 4)
             rows = self.sums[source[:, block][source[:, block] >= 0]]
-            content = self._finished(rows, path, values["channel"] + block)
+            words = values["residual"] + np.arange(len(rows)) * values["n_blocks"] + block
+            content = self._finished(rows, path, values["channel"] + block, words)
             for at, row in zip(address[:, block][address[:, block] >= 0], content, strict=True):
                 self.memory[at : at + count] = row[:count]
 
-    def _finished(self, rows: Array, path: Mapping[str, int], channel: int) -> Array:
+    def _finished(self, rows: Array, path: Mapping[str, int], channel: int, residuals: Array) -> Array:
         """(rows, bytes): sums as they reach memory."""
         machine = self.machine
         if not path["narrow"] and not path["bias"]:
@@ -138,6 +135,11 @@ class _State:
         biased = wrap(rows + (word[0::2] if path["bias"] else 0), DType(32)).astype(np.int64)
         if not path["narrow"]:
             return np.ascontiguousarray(biased.astype("<i4")).view(np.uint8)
-        scaled = shift_right(biased * word[1::2], path["shift"], machine.rounding) + path["zero"]
+        products = biased * word[1::2]
+        if path["residual"]:
+            bytes_ = self.pads[Target.RESIDUAL][0, residuals, : machine.cols]
+            added = bytes_.view(np.int8 if path["residual_signed"] else np.uint8).astype(np.int64)
+            products += (added - path["residual_zero"]) * path["residual_multiplier"]
+        scaled = shift_right(products, path["shift"], machine.rounding) + path["zero"]
         clamped: Array = np.clip(scaled, path["low"], path["high"]).astype(np.int64).astype(np.uint8)
         return clamped

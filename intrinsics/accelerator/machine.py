@@ -9,6 +9,7 @@ from ..contraction import Contraction
 from ..dtypes import DType
 from ..errors import ParameterError
 from ..numerics import Overflow, Rounding
+from .command import Target
 
 CORES = ("output-stationary", "weight-stationary", "dot-product", "outer-product")
 """Array cores; the last two are one broadcast core, with and without lanes."""
@@ -69,6 +70,8 @@ class AcceleratorMachine:
         Rows of the accumulator memory, ``cols`` sums each.
     channel_words : int
         Words of the memory of biases and multipliers, ``cols`` channels each; 0 if the store path cannot requantise.
+    residual_words : int
+        Words of the memory of residuals, ``cols`` bytes each; 0 if the store path cannot add any.
     rounding : Rounding
         Of the requantisation.
     split : bool
@@ -92,6 +95,7 @@ class AcceleratorMachine:
     b_words: int
     acc_rows: int
     channel_words: int
+    residual_words: int
     rounding: Rounding
     split: bool
     queue_depth: int
@@ -163,6 +167,25 @@ class AcceleratorMachine:
     def requantizes(self) -> bool:
         """Whether the store path has bias, multiplier and clamp."""
         return self.channel_words > 0
+
+    @property
+    def adds_residuals(self) -> bool:
+        """Whether the store path adds a tensor from memory."""
+        return self.residual_words > 0
+
+    @property
+    def residual_word(self) -> int:
+        """Bytes that the loader collects for a word of residuals; never filled, so that only the end of a run writes it."""
+        return max(self.cols, self.port_bytes) + 1
+
+    def memory_of(self, target: Target) -> tuple[int, int, int]:
+        """Banks, words per bank and bytes of a word of the memory that a load fills."""
+        return {
+            Target.A: (self.a_banks, self.a_words, self.a_word),
+            Target.B: (self.b_banks, self.b_words, self.b_word),
+            Target.CHANNELS: (1, self.channel_words, self.channel_word),
+            Target.RESIDUAL: (1, self.residual_words, self.residual_word),
+        }[target]
 
     # ---- timing constants (docs/decisions/004-accelerator.md)
 

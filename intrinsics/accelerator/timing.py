@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import ParameterError
+from . import walk
 from .command import Command, Op
 from .machine import AcceleratorMachine, MemoryTiming
 from .program import Program
@@ -70,8 +71,7 @@ def load_beats(command: Command) -> int:
 
 def store_rows(command: Command) -> int:
     """Accumulator rows that a STORE reads."""
-    values = command.values
-    return ((values["m_blocks"] - 1) * values["rows"] + values["last_rows"]) * values["n_blocks"]
+    return walk.store_rows(command.values) * command.values["n_blocks"]
 
 
 def passes(command: Command) -> int:

@@ -95,6 +95,11 @@ def store_addresses(store: Values, path: Values, cols: int) -> tuple[Array, Arra
     return np.where(r < limit, address, -1), np.where(r < limit, source, -1)
 
 
+def store_rows(store: Values) -> int:
+    """Output rows of a STORE."""
+    return (store["m_blocks"] - 1) * store["rows"] + store["last_rows"]
+
+
 def check_addresses(machine: AcceleratorMachine, program: Program) -> None:
     """Refuse a program whose commands reach beyond its memory image, a scratchpad or the accumulator memory."""
     registers: dict[int, Values] = {}
@@ -129,9 +134,7 @@ def _check_load(machine: AcceleratorMachine, program: Program, index: int, comma
     if highest >= program.memory_bytes:
         raise ParameterError(f"command {index} (LOAD) reads byte {highest}; the memory image has {program.memory_bytes} bytes")
     target = Target(values["target"])
-    words = {Target.A: machine.a_words, Target.B: machine.b_words, Target.CHANNELS: machine.channel_words}[target]
-    size = {Target.A: machine.a_word, Target.B: machine.b_word, Target.CHANNELS: machine.channel_word}[target]
-    banks = {Target.A: machine.a_banks, Target.B: machine.b_banks, Target.CHANNELS: 1}[target]
+    banks, words, size = machine.memory_of(target)
     used = int(np.count_nonzero(window_bytes(values, walker, machine.port_bytes)[3])) if walker["pad"] else -(-len(x) // max(size, 1))
     end = values["spad"] + (values["rows"] - 1) // banks * values["row_stride"] + used
     if end > words:
@@ -151,6 +154,9 @@ def _check_store(machine: AcceleratorMachine, program: Program, index: int, comm
         raise ParameterError(f"command {index} (STORE) writes byte {last - 1}; the memory image has {program.memory_bytes} bytes")
     if int(source.max()) >= machine.acc_rows:
         raise ParameterError(f"command {index} (STORE) reads accumulator row {int(source.max())}; there are {machine.acc_rows}")
+    last_word = command.values["residual"] + store_rows(command.values) * command.values["n_blocks"] - 1
+    if path["residual"] and last_word >= machine.residual_words:
+        raise ParameterError(f"command {index} (STORE) reads word {last_word} of the residuals; there are {machine.residual_words}")
 
 
 def _check_compute(machine: AcceleratorMachine, index: int, command: Command) -> None:
