@@ -80,7 +80,7 @@ class Report:
 
 def random_design(rng: np.random.Generator, *, largest: int = 6) -> DesignPoint:
     """A small accelerator of any core."""
-    core = str(rng.choice(CORES))
+    core, channel_words = str(rng.choice(CORES)), int(rng.choice([0, 8, 32]))
     parameters: dict[str, Any] = {
         "core": core,
         "rows": int(rng.integers(1, largest + 1)),
@@ -90,7 +90,8 @@ def random_design(rng: np.random.Generator, *, largest: int = 6) -> DesignPoint:
         "split": bool(rng.integers(2)),
         "spad_kib": int(rng.choice([2, 4, 8])),
         "acc_kib": int(rng.choice([2, 4, 8])),
-        "channel_words": int(rng.choice([0, 8, 32])),
+        "channel_words": channel_words,
+        "residual_words": int(rng.choice([0, 64, 300])) if channel_words else 0,
         "queue_depth": int(rng.choice([1, 2, 8])),
         "outstanding": int(rng.choice([1, 8, 64])),
         "rounding": str(rng.choice(["half-away-from-zero", "half-up", "half-even", "floor"])),
@@ -147,13 +148,17 @@ def random_output(rng: np.random.Generator, point: DesignPoint) -> Output:
     if not getattr(point.parameters, "channel_words", 0) or rng.integers(2):
         return Output()
     low = int(rng.integers(-128, 1))
+    residual = bool(getattr(point.parameters, "residual_words", 0)) and bool(rng.integers(2))
     return Output(
-        narrow=bool(rng.integers(2)),
+        narrow=residual or bool(rng.integers(2)),
         bias=bool(rng.integers(2)),
         shift=int(rng.integers(0, 63)),
         zero_point=int(rng.integers(-128, 128)),
         low=low,
         high=int(rng.integers(low, 128 if low < 0 else 256)),
+        residual=residual,
+        residual_multiplier=int(rng.integers(-(1 << 31), 1 << 31)) if residual else 1,
+        residual_zero_point=int(rng.integers(-128, 256)) if residual else 0,
     )
 
 

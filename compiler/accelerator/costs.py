@@ -49,7 +49,8 @@ def table(
         "split": int(problem.machine.split),
         "preload": problem.machine.preload,
         "store_latency": problem.machine.store_latency,
-        "sets": 4 if problem.output.uses_channels else 3,
+        "sets": 3 + problem.output.uses_channels + problem.output.residual,
+        "residual": int(problem.output.residual),
         "prologue": problem.n_blocks * (problem.machine.channel_word // problem.machine.port_bytes) if problem.output.uses_channels else 0,
         "a_share": problem.a_share(n),
     }
@@ -164,6 +165,7 @@ def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     a = problem.strip_words(m) if problem.strips else m * a_words
     b = n * b_words
     ok = (schedule["a_slots"] * a <= machine.a_words) & (schedule["b_slots"] * b <= machine.b_words)
-    ok &= schedule["c_slots"] * m * n * problem.block_rows <= machine.acc_rows
+    rows = min(machine.acc_rows, machine.residual_words) if problem.output.residual else machine.acc_rows
+    ok &= schedule["c_slots"] * m * n * problem.block_rows <= rows
     ok &= (m * problem.block_rows < 1 << 14) & (n * machine.cols < 1 << 14) & (n < 1 << 12)
     return ok if machine.weight_stationary else ok & (m < 1 << 12)

@@ -278,6 +278,6 @@ def events(schedule: Schedule, tiles: tuple[int, int, int], *, a_share: int = 0,
 
 
 @functools.lru_cache(maxsize=256)
-def structure(schedule: Schedule, tiles: tuple[int, int, int], a_share: int) -> tuple[Event, ...]:
+def structure(schedule: Schedule, tiles: tuple[int, int, int], a_share: int, *, residual: bool = False) -> tuple[Event, ...]:
     """`events`, kept for schedules that share a structure."""
-    return tuple(events(schedule, tiles, a_share=a_share))
+    return tuple(events(schedule, tiles, a_share=a_share, residual=residual))

@@ -11,7 +11,7 @@ from .schedule import Event, Schedule, structure
 
 STRUCTURE = (
     *("tiles_m", "tiles_n", "tiles_k", "period_m", "period_n", "outer", "middle", "inner"),
-    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "queue_depth", "split"),
+    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "residual", "queue_depth", "split"),
 )
 """Columns in which all rows of a table must agree."""
 
@@ -53,7 +53,9 @@ def score_structure(table: Array) -> Array:
         order="".join("mnk"[shared[name]] for name in ("outer", "middle", "inner")),
         **{name: shared[name] for name in ("a_slots", "b_slots", "c_slots", "lag")},
     )
-    commands = structure(schedule, (shared["tiles_m"], shared["tiles_n"], shared["tiles_k"]), shared["a_share"])
+    commands = structure(
+        schedule, (shared["tiles_m"], shared["tiles_n"], shared["tiles_k"]), shared["a_share"], residual=bool(shared["residual"])
+    )
     parts = [_Batch(table[start : start + CHUNK], shared).run(commands) for start in range(0, len(table), CHUNK)]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -87,6 +89,8 @@ class _Batch:
             cycles: Array = self.get(f"a_m_{m}") * self.get(f"a_k_{k}")
         elif kind == "b":
             cycles = self.get(f"b_n_{n}") * self.get(f"b_k_{k}")
+        elif kind == "residual":
+            cycles = self.get(f"s_m_{m}") * self.get(f"c_n_{n}")
         elif kind == "store":
             cycles = self.get(f"s_m_{m}") * self.get(f"c_n_{n}") + self.get("store_latency") + 1
         else:
@@ -97,7 +101,7 @@ class _Batch:
         largest, depth, split = np.maximum, self.shared["queue_depth"], bool(self.shared["split"])
         loads, computes, stores = [], [], []  # type: ignore[var-annotated]
         queues: dict[str, list[Array]] = {"a": [], "compute": []}
-        queues["b"] = queues["a"]
+        queues["b"] = queues["residual"] = queues["a"]
         queues["store"] = [] if split else queues["a"]
         tails = [self.get(f"tail_{index}") for index in range(4)]
         latency = self.get("latency")
@@ -113,10 +117,12 @@ class _Batch:
             if len(queue) >= depth:
                 dispatched = largest(dispatched, queue[-depth] + 1)
             start = dispatched + 1
-            if event.kind in "ab":
+            if event.kind in ("a", "b", "residual"):
                 start = largest(start, free_load)
                 if event.computes:
                     start = largest(start, computes[event.computes - 1])
+                if event.stores:
+                    start = largest(start, stores[event.stores - 1])
                 free_load = start + self.cost(event) + 1
                 loads.append(free_load + latency)
                 free_store = free_store if split else free_load
@@ -131,6 +137,8 @@ class _Batch:
                 written.append(free_compute + tails[m])
             else:
                 start = largest(largest(start, free_store), written[event.computes - 1])
+                if event.loads:
+                    start = largest(start, loads[event.loads - 1])
                 free_store = start + self.cost(event)
                 stores.append(free_store + 1)
                 free_load = free_load if split else free_store

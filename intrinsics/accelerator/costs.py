@@ -34,11 +34,12 @@ COLUMNS: tuple[str, ...] = (
     *_classes("b_k", 2),
     *_classes("c_k", 2),
     *_classes("u_k", 2),
-    *("outer", "middle", "inner", "a_slots", "b_slots", "c_slots", "lag", "a_share"),
+    *("outer", "middle", "inner", "a_slots", "b_slots", "c_slots", "lag", "a_share", "residual"),
     *("latency", "outstanding", "queue_depth", "split", "preload", "store_latency", "sets", "prologue"),
 )
 """Columns of the table. ``outer``, ``middle``, ``inner`` are 0, 1, 2 for m, n, k; ``prologue`` the beats of the first load, of biases;
-``a_share`` the tiles of n that share a tile of A, 0 for all."""
+``a_share`` the tiles of n that share a tile of A, 0 for all; ``residual`` is 1 where every output tile's residuals are loaded, with as many
+beats as its store has."""
 
 INDEX = {name: position for position, name in enumerate(COLUMNS)}
 
@@ -114,7 +115,9 @@ def lower_bound(table: Array) -> Array:
     load = sums(table, "a_m") * sums(table, "a_k") * fetch_a + sums(table, "b_n") * sums(table, "b_k") * fetch_b
     load += (get("tiles_m") * fetch_a + get("tiles_n") * fetch_b) * get("tiles_k") + prologue
     stores = get("tiles_m") * get("tiles_n")
-    store = sums(table, "s_m") * sums(table, "c_n") + stores * (1 + get("store_latency"))
+    out_beats = sums(table, "s_m") * sums(table, "c_n")
+    load += get("residual") * (out_beats + stores)
+    store = out_beats + stores * (1 + get("store_latency"))
     port = np.where(get("split") != 0, np.maximum(load, store), load + store) + get("sets") + 1
     bound: Array = np.maximum(engine, port)
     return bound

@@ -162,6 +162,8 @@ Int Scorer::score(const Int* row, Int* ledger) {
             c.key[sc] = c_key;
             state[sc] = 1;
         }
+        const Int out_beats = row[s_m_0_ + cm] * row[c_n_0_ + cn];
+        const Int residuals = ck && row[residual_] ? load(c.ready[sc], out_beats) : 0;
         const Int operands = std::max(a.ready[sa], b.ready[sb]);
         const Int start = std::max({dispatch(computes), free_compute, operands, freed});
         computes.push(start);
@@ -181,7 +183,7 @@ Int Scorer::score(const Int* row, Int* ledger) {
         if (ck) {
             state[sc] = 2;
             c.key[sc] = -1;
-            pending.push_back({step, static_cast<Int>(sc), write_visible, row[s_m_0_ + cm] * row[c_n_0_ + cn]});
+            pending.push_back({step, static_cast<Int>(sc), std::max(write_visible, residuals), out_beats});
             while (head < pending.size() && pending[head].step <= step - lag) store();
         }
         for (int level = 2; level >= 0; --level) {
