@@ -204,3 +204,36 @@ def test_limits_and_memories_are_checked():
         program.check(machine, np.zeros(8, np.uint8))
     with pytest.raises(ParameterError, match=r"^command 3 \(LOAD\) reads byte 31; the memory image has 16 bytes$"):
         replace(program, memory_bytes=16).check(machine, np.zeros(16, np.uint8))
+
+
+RESIDUAL = Output(narrow=True, bias=True, shift=30, residual=True, residual_multiplier=-(1 << 31), residual_zero_point=255)
+
+
+@pytest.mark.parametrize("core", ["output-stationary", "weight-stationary", "dot-product"])
+def test_residuals_are_added_before_the_shift(core):
+    machine = make(core=core, channel_words=8, residual_words=64)
+    op = Convolution(images=2, height=5, width=4, channels=3, filters=9, kernel=(3, 3), pad=1)
+    for seed, output in enumerate((RESIDUAL, replace(RESIDUAL, low=0, high=255))):
+        problem = Problem(machine=machine, op=op, output=output)
+        program = lower(problem, Schedule(m=2, n=2, k=1))
+        operands = random_operands(problem, np.random.default_rng(seed))
+        memory = image_of(problem, operands)
+        execute(machine, program, memory)
+        assert np.array_equal(result_of(program, memory), expected(problem, operands))
+        assert not np.array_equal(expected(problem, operands), expected(problem, replace(operands, residual=None)))
+
+
+def test_residuals_that_cannot_be_added_are_refused():
+    with pytest.raises(ParameterError, match=r"^a residual is added to 8-bit outputs; allowed: narrow=True with it$"):
+        Output(residual=True)
+    with pytest.raises(ScheduleError, match=r"adds no residuals; allowed: residual_words above 0$"):
+        Problem(machine=make(channel_words=8), op=gemm(4, 4, 4), output=RESIDUAL)
+    depthwise = Convolution(height=5, width=5, channels=8, filters=8, kernel=(3, 3), groups=8)
+    with pytest.raises(ScheduleError, match=r"vector mode .* adds no residuals"):
+        Problem(machine=make(core="outer-product", channel_words=8, residual_words=8), op=depthwise, output=RESIDUAL)
+    with pytest.raises(ScheduleError, match=r"^tiles need 32 words of the memory of residuals, which has 8: too small by 24$"):
+        lower(Problem(machine=make(channel_words=8, residual_words=8), op=gemm(16, 8, 8), output=RESIDUAL), Schedule(m=2, n=2, k=1))
+    with pytest.raises(ParameterError, match=r"^residual_words must be 0 without channel_words"):
+        make(channel_words=0, residual_words=8)
+    with pytest.raises(ParameterError, match=r"^residual_words must be .* 2, .*not 1; nearest legal value: 0$"):
+        make(channel_words=8, residual_words=1)

@@ -1,9 +1,10 @@
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from celosia.compiler.accelerator.convolution import gemm
+from celosia.compiler.accelerator.convolution import Output, gemm
 from celosia.compiler.accelerator.job import expected, image_of, random_operands, result_of
 from celosia.compiler.accelerator.lower import lower
 from celosia.compiler.accelerator.problem import Problem
@@ -11,7 +12,7 @@ from celosia.compiler.accelerator.schedule import Schedule
 from celosia.explore.accelerator_selftest import first_difference, random_case, run_case
 from celosia.hw import DesignPoint
 from celosia.intrinsics import HashMismatchError, SimulationError
-from celosia.intrinsics.accelerator import MemoryTiming, Program, predict
+from celosia.intrinsics.accelerator import MemoryTiming, Op, Program, predict
 from celosia.intrinsics.accelerator.ledger import array_ledger
 from celosia.sim.accelerator import AcceleratorModel, Stalls
 
@@ -24,11 +25,13 @@ DESIGNS = {
 
 @functools.cache
 def model(core):
-    return AcceleratorModel(DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, **DESIGNS[core]))
+    return AcceleratorModel(
+        DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, residual_words=64, **DESIGNS[core])
+    )
 
 
 def point(core):
-    return DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, **DESIGNS[core])
+    return DesignPoint.create("accelerator", core=core, spad_kib=2, acc_kib=2, channel_words=8, residual_words=64, **DESIGNS[core])
 
 
 @pytest.fixture
@@ -124,3 +127,19 @@ def test_back_pressure_changes_time_but_no_bit(job):
     run = model("output-stationary").run(program, memory, stalls=Stalls(read=0.5, write=0.5, command=0.5, seed=3))
     assert np.array_equal(result_of(program, memory), expected(problem, operands))
     assert run.cycles > predict(problem.machine, program).cycles
+
+
+def test_a_store_that_does_not_wait_for_its_residuals_is_caught():
+    accelerator = model("output-stationary")
+    output = Output(narrow=True, shift=20, residual=True, residual_multiplier=1 << 19, residual_zero_point=-3)
+    problem = Problem(machine=accelerator.machine, op=gemm(9, 5, 8), output=output)
+    program = lower(problem, Schedule(m=1, n=2, k=1))
+    operands, timing = random_operands(problem, np.random.default_rng(0)), MemoryTiming(latency=90)
+    operands = replace(operands, multiplier=np.zeros(5, np.int64))  # nothing but the residuals counts
+    memory = image_of(problem, operands)
+    accelerator.run(program, memory, timing=timing)
+    assert np.array_equal(result_of(program, memory), expected(problem, operands))
+    commands = tuple(replace(command, loads=None) if command.op is Op.STORE else command for command in program.commands)
+    memory = image_of(problem, operands)
+    accelerator.run(replace(program, commands=commands), memory, timing=timing)
+    assert not np.array_equal(result_of(program, memory), expected(problem, operands))
