@@ -129,7 +129,7 @@ def test_back_pressure_changes_time_but_no_bit(job):
     assert run.cycles > predict(problem.machine, program).cycles
 
 
-def test_a_store_that_does_not_wait_for_its_residuals_is_caught():
+def test_a_store_that_adds_its_neighbours_residuals_is_caught():
     accelerator = model("output-stationary")
     output = Output(narrow=True, shift=20, residual=True, residual_multiplier=1 << 19, residual_zero_point=-3)
     problem = Problem(machine=accelerator.machine, op=gemm(9, 5, 8), output=output)
@@ -139,7 +139,10 @@ def test_a_store_that_does_not_wait_for_its_residuals_is_caught():
     memory = image_of(problem, operands)
     accelerator.run(program, memory, timing=timing)
     assert np.array_equal(result_of(program, memory), expected(problem, operands))
-    commands = tuple(replace(command, loads=None) if command.op is Op.STORE else command for command in program.commands)
+    commands = tuple(
+        replace(command, values={**command.values, "residual": command.values["residual"] + 1}) if command.op is Op.STORE else command
+        for command in program.commands
+    )
     memory = image_of(problem, operands)
     accelerator.run(replace(program, commands=commands), memory, timing=timing)
     assert not np.array_equal(result_of(program, memory), expected(problem, operands))
