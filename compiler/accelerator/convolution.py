@@ -103,7 +103,20 @@ def gemm(m: int, n: int, k: int) -> Convolution:
     for name, value in (("M", m), ("N", n), ("K", k)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ParameterError(f"{name} of a GEMM must be a positive integer, not {value!r}; nearest legal value: 1")
-    return Convolution(height=m, width=1, channels=k, filters=n)
+    rows, columns = pixel_grid(m)
+    return Convolution(height=rows, width=columns, channels=k, filters=n)
+
+
+MAX_ROWS = (1 << 13) - 1
+"""Most image rows that a command can name."""
+
+
+def pixel_grid(pixels: int) -> tuple[int, int]:
+    """Rows and columns for pixels that have no neighbours: one column, where their number allows it."""
+    for columns in range(-(-pixels // MAX_ROWS), pixels + 1):
+        if pixels % columns == 0:
+            return pixels // columns, columns
+    return pixels, 1
 
 
 @dataclass(frozen=True, kw_only=True)

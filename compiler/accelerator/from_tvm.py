@@ -7,7 +7,7 @@ recorded and become the same commands, through the same caches of tiles, that th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,11 @@ from ...intrinsics.numerics import Array
 from ...intrinsics.tensor_intrin import register_tile
 from .job import result_of
 from .lower import Tiles, assemble, check_fit, memory_image
+from .operator_program import Engine
 from .problem import KTile, MTile, NTile, Problem
-from .recording import Calls, RecordedModule
+from .recording import RecordedModule
 from .schedule import Schedule, Step, Turn, emit
 from .tile_layout import Layout, layout_of
-
-Engine = Callable[[Program, Array], object]
-"""Runs a program on a memory image, in place: the functional model, or RTL."""
 
 
 def tile_instruction(machine: AcceleratorMachine, *, m: int, n: int, k: int) -> Instruction:
@@ -187,5 +185,5 @@ def _check_whole(layout: Layout, order: list[tuple[int, int, int, int]], tiles: 
     total = counts[0] * counts[1] * counts[2] * layout.turns
     if len(set(order)) != total or len(order) != total:
         raise ScheduleError(
-            f"the module makes {len(order)} tile calls, {len(set(order))} of them different, where its tensors hold {total} products of tiles"
+            f"the module makes {len(order)} tile calls, {len(set(order))} of them different, where {total} products of tiles make the whole"
         )

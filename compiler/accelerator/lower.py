@@ -93,14 +93,15 @@ class _Lowering:
 
     def program(self, sequence: Iterable[Event], macs: int) -> Program:
         commands = self.configuration()
-        corner = None
+        left = self.problem.op.first_window[1]
         first = 1 if self.problem.output.uses_channels else 0
         if first:
             commands.append(self.load_channels())
         make = {"a": self.load_a, "b": self.load_b, "residual": self.load_residual, "compute": self.compute, "store": self.store}
         for event in sequence:
-            if event.kind == "a" and event.turn.corner != corner:
-                corner = event.turn.corner
+            corner = event.turn.corner or self.problem.op.first_window
+            if event.kind == "a" and corner[1] != left:
+                left = corner[1]
                 commands.append(Command(Op.SET, {"register": Register.A, **a_walker(self.problem, corner)}))
             op, values = make[event.kind](event)
             loads = event.loads + first if event.loads else None

@@ -147,8 +147,9 @@ class RecordedModule:
         """The tensor that an operand's tiles lie in."""
         tensor = self.tensors[operand]
         size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
-        memory = (ctypes.c_uint8 * size).from_address(pointer.value)
-        return np.frombuffer(memory, np.uint8).view(tensor.dtype).reshape(tensor.shape)
+        memory: Any = (ctypes.c_uint8 * size).from_address(pointer.value)
+        content: Array = np.frombuffer(memory, np.uint8).view(tensor.dtype).reshape(tensor.shape)
+        return content
 
 
 @dataclass
@@ -226,7 +227,7 @@ def _hooked(hook: Callable[..., None]) -> Iterator[None]:
             return
         try:
             hook(*arguments)
-        except BaseException as error:  # noqa: BLE001 - passed on below
+        except BaseException as error:
             raised.append(error)
 
     _hooks.append(guarded)
@@ -273,7 +274,7 @@ def _tile_block(function: Any) -> Any:
 
 
 def _contraction_of(block: Any) -> Contraction:
-    from tvm.ir import Call, StringImm  # type: ignore[attr-defined]
+    from tvm.ir import Call, StringImm
 
     from ..einsum_parse import walk
 

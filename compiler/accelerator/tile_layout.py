@@ -41,9 +41,9 @@ class Layout:
 
     def weights(self, b: Array) -> Array:
         """Operand b as (filters of all turns, depth)."""
-        if not self.spread:
-            return b.reshape(-1, self.op.depth)
-        return b.reshape(-1, self.op.filters, self.op.channels).transpose(1, 0, 2).reshape(self.op.filters, self.op.depth)
+        taps = b.reshape(-1, self.op.filters, self.op.channels).transpose(1, 0, 2) if self.spread else b
+        rows: Array = taps.reshape(-1, self.op.depth)
+        return rows
 
 
 def layout_of(calls: Calls) -> Layout:
