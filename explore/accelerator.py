@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,13 @@ from ..compiler.accelerator.schedule import Schedule
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
 from ..intrinsics import MismatchError, ParameterError
-from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program, predict
-from ..intrinsics.accelerator.functional import execute
-from ..intrinsics.accelerator.ledger import array_ledger, critical_path
+from ..intrinsics.accelerator import AcceleratorMachine, Limits, MemoryTiming, Program
+from ..intrinsics.numerics import Array
+from .accelerator_run import Observed, Progress, check_fidelity, observe
 from .accelerator_search import best_schedule
 
 if TYPE_CHECKING:
     from ..compiler.operators import Operator
-    from ..sim.accelerator import AcceleratorModel, AcceleratorRun
-
-Progress = Callable[[str], None]
-
-FIDELITIES = ("model", "rtl", "both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +49,8 @@ class AcceleratorResult:
         What the array did, and what was critical; each sums to the cycles.
     commands : int
     simulation_seconds, build_seconds : float
+    search, mapping : mapping
+        What the search for the schedule looked at, and how the operator became the program.
     """
 
     design_hash: str
@@ -70,15 +67,26 @@ class AcceleratorResult:
     simulation_seconds: float = 0.0
     build_seconds: float = 0.0
     search: Mapping[str, Any] = field(default_factory=dict)
+    mapping: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
         """Whether nothing that was checked differs."""
         return self.matches_reference and self.events_equal is not False
 
+    @property
+    def cycles(self) -> int:
+        """Of the RTL if it ran, else of the model."""
+        return self.model_cycles if self.rtl_cycles is None else self.rtl_cycles
+
+    @property
+    def source(self) -> str:
+        """Where `cycles` come from."""
+        return "model" if self.rtl_cycles is None else "rtl"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain = {name: getattr(self, name) for name in ("cycles", "source", *self.__dataclass_fields__)}
         return {**plain, "schedule": self.schedule.to_dict(), "ledger": dict(self.ledger), "critical_path": dict(self.critical_path)}
 
 
@@ -99,6 +107,8 @@ def simulate_accelerator(
     timing: MemoryTiming | None = None,
     limits: Limits | None = None,
     seed: int = 0,
+    make_operands: Callable[[Problem, np.random.Generator], Operands] = random_operands,
+    keep: Callable[[Program, Array], None] | None = None,
     progress: Progress | None = None,
 ) -> AcceleratorResult:
     """Run one operator.
@@ -116,32 +126,62 @@ def simulate_accelerator(
         32-bit sums if absent.
     seed : int
         Of the operands.
+    make_operands : callable
+    keep : callable, optional
+        Called with the program and the memory image before the run.
 
     Raises
     ------
     ScheduleError, ParameterError, SimulationError
     """
-    if fidelity not in FIDELITIES:
-        raise ParameterError(f"fidelity must be one of {', '.join(FIDELITIES)}, not {fidelity!r}")
+    check_fidelity(fidelity)
     machine, timing = machine_of(point), timing or MemoryTiming()
     problem = Problem(machine=machine, op=as_convolution(operator), output=output or Output())
-    chosen, found = _schedule(problem, schedule, timing, limits)
+    chosen, found = choose_schedule(problem, schedule, timing, limits)
     program = lower(problem, chosen)
-    events = predict(machine, program, memory=timing, limits=limits)
-    operands = random_operands(problem, np.random.default_rng(seed))
+    operands = make_operands(problem, np.random.default_rng(seed))
     memory = image_of(problem, operands)
-    run, model = None, None
-    if fidelity == "model":
-        execute(machine, program, memory)
-    else:
-        from ..sim.accelerator import AcceleratorModel
-
-        model = AcceleratorModel(point, progress=progress)
-        run = model.run(program, memory, timing=timing, limits=limits, max_cycles=2 * events.cycles + 100_000)
-    return _result(machine, problem, program, chosen, events, operands, memory, run, model, timing, limits, found)
+    if keep is not None:
+        keep(program, memory.copy())
+    seen = observe(point, program, memory, fidelity=fidelity, timing=timing, limits=limits, progress=progress)
+    matches = bool(np.array_equal(result_of(program, memory), expected(problem, operands)))
+    return conclude(machine, program, seen, schedule=chosen, matches=matches, search=found)
 
 
-def _schedule(problem: Problem, schedule: Schedule | str, timing: MemoryTiming, limits: Limits | None) -> tuple[Schedule, dict[str, Any]]:
+def conclude(
+    machine: AcceleratorMachine,
+    program: Program,
+    seen: Observed,
+    *,
+    schedule: Schedule,
+    matches: bool,
+    search: Mapping[str, Any],
+    mapping: Mapping[str, Any] | None = None,
+) -> AcceleratorResult:
+    """What is known of an operator after its program was observed."""
+    return AcceleratorResult(
+        design_hash=machine.design_hash,
+        schedule=schedule,
+        model_cycles=seen.predicted.cycles,
+        rtl_cycles=None if seen.rtl is None else seen.rtl.cycles,
+        events_equal=seen.events_equal,
+        matches_reference=matches,
+        macs=program.macs,
+        utilization=program.macs / (seen.cycles * machine.macs_per_cycle),
+        ledger=seen.ledger,
+        critical_path=seen.critical_path,
+        commands=len(program.commands),
+        simulation_seconds=seen.simulation_seconds,
+        build_seconds=seen.build_seconds,
+        search=search,
+        mapping=mapping or {},
+    )
+
+
+def choose_schedule(
+    problem: Problem, schedule: Schedule | str, timing: MemoryTiming, limits: Limits | None = None
+) -> tuple[Schedule, dict[str, Any]]:
+    """The schedule itself, or the best one and what its search looked at."""
     if isinstance(schedule, Schedule):
         return schedule, {}
     if schedule != "best":
@@ -149,41 +189,6 @@ def _schedule(problem: Problem, schedule: Schedule | str, timing: MemoryTiming, 
     result = best_schedule(problem, timing=timing, limits=limits)
     found = {name: getattr(result, name) for name in ("candidates", "legal", "scored", "seconds")}
     return result.schedule, found
-
-
-def _result(
-    machine: AcceleratorMachine,
-    problem: Problem,
-    program: Program,
-    schedule: Schedule,
-    events: Events,
-    operands: Operands,
-    memory: np.ndarray[Any, Any],
-    run: AcceleratorRun | None,
-    model: AcceleratorModel | None,
-    timing: MemoryTiming,
-    limits: Limits | None,
-    found: dict[str, Any],
-) -> AcceleratorResult:
-    observed = events if run is None else run.events
-    exact = None if run is None else observed == events
-    cycles = observed.cycles
-    return AcceleratorResult(
-        design_hash=machine.design_hash,
-        schedule=schedule,
-        model_cycles=events.cycles,
-        rtl_cycles=None if run is None else run.cycles,
-        events_equal=exact,
-        matches_reference=bool(np.array_equal(result_of(program, memory), expected(problem, operands))),
-        macs=problem.op.macs,
-        utilization=problem.op.macs / (cycles * machine.macs_per_cycle),
-        ledger=array_ledger(machine, program, observed),
-        critical_path=critical_path(machine, program, events if exact is False else observed, memory=timing, limits=limits),
-        commands=len(program.commands),
-        simulation_seconds=0.0 if run is None else run.simulation_seconds,
-        build_seconds=0.0 if model is None else model.library.build_seconds,
-        search=found,
-    )
 
 
 def require_exact(result: AcceleratorResult, reproducer: str) -> None:
@@ -200,24 +205,6 @@ def require_exact(result: AcceleratorResult, reproducer: str) -> None:
         raise MismatchError(
             f"model ({result.model_cycles} cycles) and RTL ({result.rtl_cycles} cycles) differ in an event; reproduce: {reproducer}"
         )
-
-
-def audit(
-    points: Sequence[tuple[DesignPoint, Convolution, Schedule]], *, timing: MemoryTiming | None = None, seed: int = 0
-) -> tuple[AcceleratorResult, ...]:
-    """Run scored points on RTL; any difference in a bit or a cycle stops the audit.
-
-    Raises
-    ------
-    MismatchError
-        Names the design, operator, schedule and seed that reproduce it.
-    """
-    results = []
-    for point, op, schedule in points:
-        result = simulate_accelerator(point, op, schedule=schedule, fidelity="both", timing=timing, seed=seed)
-        require_exact(result, f"design {point.to_dict()}, {op}, {schedule}, seed {seed}")
-        results.append(result)
-    return tuple(results)
 
 
 @dataclass(frozen=True, kw_only=True)

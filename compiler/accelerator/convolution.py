@@ -153,7 +153,7 @@ class Output:
 
     def __post_init__(self) -> None:
         if self.residual and not self.narrow:
-            raise ParameterError("a residual is added to 8-bit outputs; allowed: narrow=True with it")
+            raise ParameterError("residuals are added to 8-bit outputs, not to 32-bit sums; allowed: int8 or uint8 (narrow) with them")
 
     @property
     def uses_channels(self) -> bool:

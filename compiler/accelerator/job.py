@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...intrinsics import DType
+from ...intrinsics import DType, ParameterError
 from ...intrinsics.accelerator import Program
 from ...intrinsics.numerics import Array, random_operand, shift_right, wrap
+from .convolution import Output
 from .lower import memory_image
 from .operators import reference
 from .problem import Problem
+
+OUTPUTS = ("sums", "int8", "uint8")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +47,39 @@ def random_operands(problem: Problem, rng: np.random.Generator) -> Operands:
         multiplier=random_operand(rng, (op.filters,), word).astype(np.int64) if output.narrow else None,
         residual=random_operand(rng, (op.outputs, op.filters), DType(8, output.signed)) if output.residual else None,
     )
+
+
+TYPICAL_SHIFT = 30
+"""Right shift of `typical_output`: multipliers then keep 20 bits for layers of some thousand products, and residuals count."""
+
+
+def typical_output(kind: str, *, residual: bool = False) -> Output:
+    """The store path of a layer: 32-bit ``sums``, or ``int8`` or ``uint8`` (clamped at zero) with bias, scale and residuals.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if kind not in OUTPUTS:
+        raise ParameterError(f"output must be one of {', '.join(OUTPUTS)}, not {kind!r}")
+    if kind == "sums":
+        return Output(residual=residual)
+    low, high = (-128, 127) if kind == "int8" else (0, 255)
+    factor = 1 << (TYPICAL_SHIFT - 1) if residual else 1
+    return Output(narrow=True, bias=True, shift=TYPICAL_SHIFT, low=low, high=high, residual=residual, residual_multiplier=factor)
+
+
+def typical_operands(problem: Problem, rng: np.random.Generator) -> Operands:
+    """Operands over the full range, but biases and multipliers that spread the sums over the 8 bits of the result."""
+    operands = random_operands(problem, rng)
+    if not problem.output.narrow:
+        return operands
+    spread = np.sqrt(problem.op.depth / 9) * 2.0 ** (problem.machine.a.width + problem.machine.b.width - 2)
+    largest = (1 << 31) - 1
+    bias = np.clip(rng.normal(0, spread, problem.op.filters), -largest, largest).astype(np.int64)
+    scale = 2.0**TYPICAL_SHIFT * 50 / spread
+    multiplier = np.clip(rng.uniform(scale / 2, scale, problem.op.filters), 1, largest).astype(np.int64)
+    return replace(operands, bias=bias, multiplier=multiplier)
 
 
 def image_of(problem: Problem, operands: Operands) -> Array:

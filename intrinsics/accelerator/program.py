@@ -121,7 +121,13 @@ class Program:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Program:
-        """Inverse of `to_bytes` (waits come back modulo 2**12 and pruned)."""
+        """Inverse of `to_bytes` (waits come back modulo 2**12 and pruned).
+
+        Raises
+        ------
+        FormatError
+            If it is not a program, or does not end with END.
+        """
         head, _, body = data.partition(b"\n")
         if not head.startswith(_MAGIC):
             raise FormatError("not a program: the first bytes must be CELOPROG")
@@ -133,12 +139,35 @@ class Program:
             raise FormatError(
                 f"a program must have format {FORMAT} and whole 32-byte commands, not {header.get('format')} and {len(body)} bytes"
             )
+        kept = _checked_header(header)
         words = [int.from_bytes(body[start : start + 32], "little") for start in range(0, len(body), 32)]
-        buffers = tuple(
-            Buffer(**{**entry, "shape": tuple(entry["shape"]), "strides": tuple(entry["strides"])}) for entry in header["buffers"]
-        )
-        kept = {name: header[name] for name in ("design_hash", "memory_bytes", "macs", "title")}
+        buffers = tuple(_buffer(entry, kept["memory_bytes"]) for entry in header["buffers"])
         return cls(commands=unwrap_waits([decode(word) for word in words]), buffers=buffers, **kept)
+
+
+def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, kind in (("design_hash", str), ("memory_bytes", int), ("macs", int), ("title", str), ("buffers", list)):
+        kept[name] = header.get(name)
+        if type(kept[name]) is not kind or (kind is int and kept[name] < 0):
+            raise FormatError(f"the header of a program needs {name} as {kind.__name__}, not {kept[name]!r}")
+    del kept["buffers"]
+    return kept
+
+
+def _buffer(entry: Any, memory_bytes: int) -> Buffer:
+    """A buffer whose tensor lies inside the image."""
+    try:
+        buffer = Buffer(**{**entry, "shape": tuple(entry["shape"]), "strides": tuple(entry["strides"])})
+        extent = (
+            sum((size - 1) * stride for size, stride in zip(buffer.shape, buffer.strides, strict=True)) + np.dtype(buffer.dtype).itemsize
+        )
+        legal = min((buffer.offset, *buffer.strides, *(size - 1 for size in buffer.shape))) >= 0
+        if not legal or extent > buffer.size or buffer.offset + buffer.size > memory_bytes:
+            raise FormatError(f"buffer {buffer.name!r} of a program must lie inside its memory image of {memory_bytes} bytes")
+    except (TypeError, KeyError, ValueError) as error:
+        raise FormatError(f"a buffer of a program needs name, offset, size, shape, strides and dtype ({error})") from None
+    return buffer
 
 
 _COUNTED = (Op.LOAD, Op.COMPUTE, Op.STORE)

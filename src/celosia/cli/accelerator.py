@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..intrinsics import FormatError
 from .console import Console, table
 from .parser import Parser, add_family, add_output_options, add_verb, design_point, gemm_shape, natural, positive, positive_number
+
+if TYPE_CHECKING:
+    from ..hw.design_point import DesignPoint
 
 SIMULATE_EXAMPLE = (
     "celosia simulate accelerator --core output-stationary --rows 16 --cols 16 --spad-kib 64 --port-bytes 16 "
@@ -27,6 +31,17 @@ def add_simulate(families: Any) -> None:
     )
     parser.add_argument("--fidelity", default="both", metavar="model|rtl|both", help="exact model, RTL, or both compared (default)")
     parser.add_argument("--latency", type=positive, default=20, metavar="N", help="cycles from a read request to its data (default 20)")
+    parser.add_argument(
+        "--output",
+        default="sums",
+        metavar="sums|int8|uint8",
+        help="32-bit sums (default), or requantised with bias; uint8: clamped at 0",
+    )
+    parser.add_argument("--residual", action="store_true", help="add a tensor from memory to an int8 or uint8 output")
+    parser.add_argument("--save-program", type=Path, metavar="FILE", help="write the program, and its memory image as FILE.image")
+    parser.add_argument("--program", type=Path, metavar="FILE", help="run a program that was saved, on FILE.image")
+    parser.add_argument("--image", type=Path, metavar="FILE", help="memory image for --program")
+    parser.add_argument("--save-result", type=Path, metavar="FILE", help="write the memory image after --program")
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random operands (default 0)")
     parser.add_argument("--sensitivity", action="store_true", help="also say what doubling each parameter would buy")
     parser.set_defaults(handler=simulate)
@@ -35,29 +50,109 @@ def add_simulate(families: Any) -> None:
 def simulate(arguments: argparse.Namespace, console: Console) -> int:
     """Schedule, predict, run and compare; exit code 1 if an event or a result differs."""
     point = design_point(arguments)
-    if (arguments.gemm is None) == (arguments.operator is None):
-        raise FormatError("simulate needs one of --gemm MxNxK and --operator OP, such as --gemm 196x256x2304")
+    if sum(given is not None for given in (arguments.gemm, arguments.operator, arguments.program)) != 1:
+        raise FormatError("simulate needs one of --gemm MxNxK, --operator OP and --program FILE, such as --gemm 196x256x2304")
+    if arguments.program is not None:
+        return _run_program(point, arguments, console)
     operator = gemm_shape(arguments.gemm) if arguments.gemm else arguments.operator
+    from ..compiler.accelerator.job import typical_operands, typical_output
     from ..explore.accelerator import in_words, sensitivity, simulate_accelerator
     from ..intrinsics.accelerator import MemoryTiming
 
     timing = MemoryTiming(latency=arguments.latency)
+    output = typical_output(arguments.output, residual=arguments.residual)
+    target = arguments.save_program
     result = simulate_accelerator(
         point,
         operator,
         schedule=_schedule(arguments.schedule),
         fidelity=arguments.fidelity,
+        output=output,
         timing=timing,
         seed=arguments.seed,
+        make_operands=typical_operands,
+        keep=None if target is None else lambda program, memory: _save(target, program, memory),
         progress=console.note if console.progress.enabled else None,
     )
-    changes = sensitivity(point, operator, timing=timing)[1] if arguments.sensitivity else ()
+    changes = sensitivity(point, operator, output=output, timing=timing)[1] if arguments.sensitivity else ()
     words = in_words(result, changes)
     data = {"name": point.name, "design_point": point.to_dict(), **result.to_dict(), "words": words}
     if arguments.sensitivity:
         data["sensitivity"] = [vars_of(change) for change in changes]
     console.result(data, _describe(point.name, result, words, changes))
     return 0 if result.passed else 1
+
+
+def _save(target: Path, program: Any, memory: Any) -> None:
+    _write(target, program.to_bytes())
+    _write(_image_path(target), memory.tobytes())
+
+
+def _image_path(program: Path) -> Path:
+    return program.with_name(program.name + ".image")
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be written ({error.strerror or error})") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read ({error.strerror or error})") from None
+
+
+def _run_program(point: DesignPoint, arguments: argparse.Namespace, console: Console) -> int:
+    import numpy as np
+
+    from ..explore.accelerator_run import simulate_program
+    from ..intrinsics.accelerator import MemoryTiming, Program
+
+    program = Program.from_bytes(_read(arguments.program))
+    memory = np.frombuffer(_read(arguments.image or _image_path(arguments.program)), np.uint8).copy()
+    result = simulate_program(
+        point,
+        program,
+        memory,
+        fidelity=arguments.fidelity,
+        timing=MemoryTiming(latency=arguments.latency),
+        progress=console.note if console.progress.enabled else None,
+    )
+    if arguments.save_result is not None:
+        _write(arguments.save_result, memory.tobytes())
+    data = {"name": point.name, "design_point": point.to_dict(), **result.to_dict()}
+    console.result(data, _describe_program(point.name, data))
+    return 0 if result.passed else 1
+
+
+def _describe_program(name: str, data: dict[str, Any]) -> str:
+    verdict = "equals the functional model's" if data["matches_functional"] else "DIFFERS FROM THE FUNCTIONAL MODEL'S"
+    return "\n".join(
+        [
+            name,
+            f"memory {verdict}; model {data['model_cycles']:,} cycles, {_rtl_words(data['rtl_cycles'], data['events_equal'])}",
+            f"{data['macs']:,} MACs, utilization {data['utilization']:.3f}; {data['commands']:,} commands",
+            "",
+            _ledgers(data["ledger"], data["critical_path"], data["cycles"]),
+            "",
+            f"built in {data['build_seconds']:.2f} s, simulated in {data['simulation_seconds']:.2f} s",
+        ]
+    )
+
+
+def _rtl_words(cycles: int | None, events_equal: bool | None) -> str:
+    if cycles is None:
+        return "RTL not run"
+    return f"RTL {cycles:,} cycles ({'every event equal' if events_equal else 'EVENTS DIFFER'})"
+
+
+def _ledgers(array: Any, critical: Any, cycles: int) -> str:
+    rows = [["what the array did", "", ""], *_share(array, cycles), ["what was critical", "", ""], *_share(critical, cycles)]
+    return table(["ledger", "cycles", "%"], rows)
 
 
 def vars_of(record: Any) -> dict[str, Any]:
@@ -79,23 +174,15 @@ def _schedule(text: str) -> Any:
 
 
 def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:
-    cycles = result.rtl_cycles or result.model_cycles
-    events = {True: "every event equal", False: "EVENTS DIFFER", None: "RTL not run"}[result.events_equal]
     verdict = "equals the reference" if result.matches_reference else "DIFFERS FROM THE REFERENCE"
     schedule = " ".join(f"{key}={value}" for key, value in result.schedule.to_dict().items())
-    rows = [
-        ["what the array did", "", ""],
-        *_share(result.ledger, cycles),
-        ["what was critical", "", ""],
-        *_share(result.critical_path, cycles),
-    ]
     lines = [
         name,
-        f"output {verdict}; model {result.model_cycles:,} cycles, RTL {result.rtl_cycles or 0:,} cycles ({events})",
+        f"output {verdict}; model {result.model_cycles:,} cycles, {_rtl_words(result.rtl_cycles, result.events_equal)}",
         f"{result.macs:,} MACs, utilization {result.utilization:.3f}; schedule {schedule}; {result.commands:,} commands",
         *words,
         "",
-        table(["ledger", "cycles", "%"], rows),
+        _ledgers(result.ledger, result.critical_path, result.cycles),
     ]
     if changes:
         doubled = [

@@ -1,0 +1,133 @@
+import json
+import re
+
+import pytest
+
+from celosia.cli import main
+
+DESIGN = [
+    "--rows",
+    "3",
+    "--cols",
+    "2",
+    "--spad-kib",
+    "2",
+    "--acc-kib",
+    "2",
+    "--port-bytes",
+    "4",
+    "--channel-words",
+    "8",
+    "--residual-words",
+    "64",
+]
+
+
+def run(capfd, *arguments):
+    try:
+        code = main(["simulate", "accelerator", *arguments, "--quiet"])
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def refused(capfd, *arguments):
+    """The one line of a refusal."""
+    code, out, err = run(capfd, *arguments)
+    assert (code, out) == (2, ""), err
+    assert err.count("\n") == 1, err
+    return err
+
+
+@pytest.fixture
+def saved(tmp_path, capfd):
+    path = tmp_path / "p.bin"
+    code, _, err = run(
+        capfd, *DESIGN, "--gemm", "9x7x20", "--output", "int8", "--residual", "--fidelity", "model", "--save-program", str(path)
+    )
+    assert code == 0, err
+    return path
+
+
+def test_model_and_rtl_are_equal_in_every_event(capfd):
+    code, out, _ = run(capfd, *DESIGN, "--gemm", "9x7x20", "--output", "int8", "--residual", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["events_equal"] is True
+    assert data["matches_reference"] is True
+    assert data["model_cycles"] == data["rtl_cycles"] == sum(data["ledger"].values()) == sum(data["critical_path"].values())
+
+
+def test_a_saved_program_runs_again(saved, tmp_path, capfd):
+    result = tmp_path / "after"
+    code, out, err = run(capfd, *DESIGN, "--program", str(saved), "--save-result", str(result), "--json")
+    assert code == 0, err
+    data = json.loads(out)
+    assert data["matches_functional"] is True
+    assert data["events_equal"] is True
+    before = saved.with_name("p.bin.image").read_bytes()
+    assert len(result.read_bytes()) == len(before)
+    assert result.read_bytes() != before
+
+
+def test_programs_that_cannot_run_are_refused_in_one_sentence(saved, tmp_path, capfd):
+    content, image = saved.read_bytes(), saved.with_name("p.bin.image").read_bytes()
+    other = ["--rows", "2", *DESIGN[2:]]
+    assert re.search(r"program was made for design \w{12}, not for design \w{12}$", refused(capfd, *other, "--program", str(saved)))
+    small = tmp_path / "small"
+    small.write_bytes(image[:-1])
+    message = refused(capfd, *DESIGN, "--program", str(saved), "--image", str(small))
+    assert f"memory image has {len(image) - 1} bytes; the program needs {len(image)}" in message
+    for broken, reason in (
+        (content[:-32], "must end with an END command"),
+        (content[:-1], "whole 32-byte commands"),
+        (b"x" + content, "the first bytes must be CELOPROG"),
+        (content[:-32] + bytes(32), "operation code must be from 1 to 5, not 0"),
+        (re.sub(rb'"memory_bytes": \d+', b'"memory_bytes": 64', content), "buffer 'a' of a program must lie inside|LOAD|inside"),
+        (re.sub(rb'"memory_bytes": \d+', b'"memory_bytes": "x"', content), "needs memory_bytes as int"),
+        (re.sub(rb'"dtype": "int8"', b'"dtype": "what"', content), "a buffer of a program needs"),
+    ):
+        path = tmp_path / "broken"
+        path.write_bytes(broken)
+        assert re.search(reason, refused(capfd, *DESIGN, "--program", str(path), "--image", str(small)))
+
+
+def test_addresses_outside_are_refused(saved, tmp_path, capfd):
+    from dataclasses import replace
+
+    from celosia.intrinsics.accelerator import Op, Program
+
+    program = Program.from_bytes(saved.read_bytes())
+    place = next(index for index, command in enumerate(program.commands) if command.op is Op.STORE)
+    for field, value, reason in (
+        ("base", 1 << 20, r"\(STORE\) writes byte \d+; the memory image has \d+ bytes"),
+        ("c", 60000, r"\(STORE\) reads accumulator row \d+; there are \d+"),
+        ("residual", 60000, r"\(STORE\) reads word \d+ of the residuals; there are 64"),
+    ):
+        commands = list(program.commands)
+        commands[place] = replace(commands[place], values={**commands[place].values, field: value})
+        path = tmp_path / "outside"
+        path.write_bytes(replace(program, commands=tuple(commands)).to_bytes())
+        image = str(saved.with_name("p.bin.image"))
+        assert re.search(reason, refused(capfd, *DESIGN, "--program", str(path), "--image", image))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--gemm", "9x7x20", "--latency", "0"], "must be at least 1, not 0"),
+        (["--gemm", "9x7x20", "--output", "int9"], "output must be one of sums, int8, uint8"),
+        (["--gemm", "9x7x20", "--residual"], "residuals are added to 8-bit outputs"),
+        (["--gemm", "90x7x20", "--schedule", '{"m":30,"n":1,"k":5}'], r"too small by \d+"),
+        (["--gemm", "9x7x20", "--schedule", '{"m":1,"n":1}'], "--schedule must be best or a JSON object"),
+        (["--gemm", "9x7x20", "--schedule", "[1]"], "--schedule must be best or a JSON object"),
+        (["--gemm", "9x7x20", "--fidelity", "guess"], "fidelity must be one of model, rtl, both"),
+        (["--gemm", "9x7x20", "--program", "p"], "needs one of --gemm MxNxK, --operator OP and --program FILE"),
+        (["--program", "/nowhere/p"], "cannot be read"),
+        (["--gemm", "9x7x20", "--port-bytes", "0"], "port.bytes"),
+        (["--gemm", "9x7x20", "--fidelity", "model", "--save-program", "/nowhere/p"], "cannot be written"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, reason, capfd):
+    assert re.search(reason, refused(capfd, *DESIGN, *arguments))
