@@ -1,26 +1,12 @@
 import json
 import re
+import shlex
 
 import pytest
 
 from celosia.cli import main
 
-DESIGN = [
-    "--rows",
-    "3",
-    "--cols",
-    "2",
-    "--spad-kib",
-    "2",
-    "--acc-kib",
-    "2",
-    "--port-bytes",
-    "4",
-    "--channel-words",
-    "8",
-    "--residual-words",
-    "64",
-]
+DESIGN = shlex.split("--rows 3 --cols 2 --spad-kib 2 --acc-kib 2 --port-bytes 4 --channel-words 8 --residual-words 64")
 
 
 def run(capfd, *arguments):
