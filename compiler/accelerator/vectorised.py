@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...intrinsics import ParameterError
-from ...intrinsics.accelerator.costs import INDEX, column
+from ...intrinsics.accelerator.costs import INDEX, STRUCTURE, column
 from ...intrinsics.numerics import Array
 from .schedule import Event, Schedule, structure
-
-STRUCTURE = (
-    *("tiles_m", "tiles_n", "tiles_k", "period_m", "period_n", "outer", "middle", "inner"),
-    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "residual", "queue_depth", "split"),
-)
-"""Columns in which all rows of a table must agree."""
 
 CHUNK = 8192
 """Rows at a time: the working set then stays in the cache."""

@@ -41,6 +41,12 @@ COLUMNS: tuple[str, ...] = (
 ``a_share`` the tiles of n that share a tile of A, 0 for all; ``residual`` is 1 where every output tile's residuals are loaded, with as many
 beats as its store has."""
 
+STRUCTURE: tuple[str, ...] = (
+    *("tiles_m", "tiles_n", "tiles_k", "period_m", "period_n", "outer", "middle", "inner"),
+    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "residual", "queue_depth", "split"),
+)
+"""Columns that decide which commands there are, and what each waits for; so does whether there is a ``prologue``."""
+
 INDEX = {name: position for position, name in enumerate(COLUMNS)}
 
 LEDGER = ("fill", "load_wait", "store_wait", "dispatch_wait", "command", "preload", "beats", "array_pad", "drain", "store_tail")
