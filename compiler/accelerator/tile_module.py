@@ -21,22 +21,28 @@ Tile = tuple[int, int, int]
 
 
 def tile_near(problem: Problem, schedule: Schedule) -> Tile:
-    """The tile for TVM that is nearest to a schedule's: parts that divide the operator, and whole output rows or parts of one."""
+    """The tile for TVM that is nearest to a schedule's: parts of an output row, of the channels and of one tap, that divide them.
+
+    A matrix product is padded to whole tiles where no part that divides it is half as large.
+    """
     op, machine = problem.op, problem.machine
     pixels = op.outputs if op.is_gemm else op.out_width
     depth = op.depth if op.is_gemm else op.channels
     return (
-        _part(pixels, schedule.m * problem.block_rows, 1),
-        _part(op.filters, schedule.n * machine.cols, machine.cols),
-        _part(depth, schedule.k * problem.chunk, problem.chunk),
+        _part(pixels, schedule.m * problem.block_rows, 1, padded=op.is_gemm),
+        _part(op.filters, schedule.n * machine.cols, machine.cols, padded=op.is_gemm),
+        _part(depth, schedule.k * problem.chunk, problem.chunk, padded=op.is_gemm),
     )
 
 
-def _part(extent: int, wanted: int, unit: int) -> int:
-    """The largest divisor up to what is wanted that is whole units, or everything."""
+def _part(extent: int, wanted: int, unit: int, *, padded: bool) -> int:
+    """The largest divisor up to what is wanted that is whole units; else what is wanted, or everything."""
     if wanted >= extent:
         return extent
-    return max((part for part in divisors(extent) if part <= wanted and part % unit == 0), default=extent)
+    whole = max((part for part in divisors(extent) if part <= wanted and part % unit == 0), default=0)
+    if padded and 2 * whole < wanted:
+        return wanted
+    return whole or extent
 
 
 def tile_module(op: Convolution, machine: AcceleratorMachine, *, tile: Tile, order: str = "mnk") -> Any:
