@@ -21,7 +21,7 @@ from ..intrinsics import CelosiaError, ParameterError, ScheduleError
 from ..intrinsics.accelerator import Limits, MemoryTiming, predict, predict_interval
 from ..intrinsics.accelerator.costs import lower_bound
 from ..intrinsics.accelerator.functional import execute
-from ..intrinsics.accelerator.machine import CORES
+from ..intrinsics.accelerator.machine import BUSES, COMMAND_INPUTS, CORES
 from ..intrinsics.accelerator.timing import EVENTS, Events
 from ..sim.accelerator import AcceleratorModel, Stalls
 from ..sim.accelerator_scorer import score
@@ -98,6 +98,8 @@ def random_design(rng: np.random.Generator, *, largest: int = 6) -> DesignPoint:
         "a": str(rng.choice(["int8", "uint8", "int4", "int16"])),
         "b": str(rng.choice(["int8", "uint8", "int4", "int16"])),
         "overflow": str(rng.choice(["forbid", "wrap"])),
+        "bus": str(rng.choice(BUSES)),
+        "commands": str(rng.choice(COMMAND_INPUTS, p=[0.75, 0.25])),
     }
     return DesignPoint.create("accelerator", **parameters)
 
@@ -179,7 +181,9 @@ def random_case(rng: np.random.Generator, point: DesignPoint) -> Case:
             op=problem.op,
             output=output,
             schedule=schedule,
-            timing=MemoryTiming(latency=int(rng.integers(1, 60)), jitter=0 if calm else int(rng.integers(0, 30))),
+            timing=MemoryTiming(
+                latency=int(rng.integers(1, 60)), jitter=0 if calm else int(rng.integers(0, 30)), write_latency=int(rng.integers(1, 60))
+            ),
             limits=Limits(
                 queue_depth=int(rng.integers(1, machine.queue_depth + 1)), outstanding=int(rng.integers(1, machine.outstanding + 1))
             ),

@@ -24,7 +24,7 @@ _COMPONENTS = {
     "systolic": ("systolic", "SystolicArray"),
     "dot-product": ("dot_product", "DotProductUnit"),
     "outer-product": ("outer_product", "OuterProductUnit"),
-    "accelerator": ("accelerator.top", "Accelerator"),
+    "accelerator": ("accelerator.system", "accelerator"),
 }
 
 

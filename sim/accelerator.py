@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..intrinsics import SimulationError
+from ..intrinsics import ParameterError, SimulationError
 from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program
 from ..intrinsics.accelerator.timing import EVENTS
 from ..intrinsics.numerics import Array
@@ -19,7 +19,17 @@ from .builder import Progress
 if TYPE_CHECKING:
     from ..hw.design_point import DesignPoint
 
-_DONE, _CYCLE_BOUND, _HANG, _CLASH, _WRITE_OUTSIDE, _NOT_ENDED = range(6)
+_DONE, _CYCLE_BOUND, _HANG, _CLASH, _WRITE_OUTSIDE, _NOT_ENDED, _READ_OUTSIDE = range(7)
+_PROTOCOL = (
+    "the read address changed before it was taken",
+    "the write address changed before it was taken",
+    "the write data changed before they were taken",
+    "a burst crosses a 4 KiB boundary",
+    "a burst is not of whole beats at incrementing addresses",
+    "WLAST is not at the end of a burst",
+    "the program ended with a transfer under way",
+)
+"""Violations of AXI4, by status from 7 on."""
 _WAITERS = tuple(f"{engine} waits for {counter}" for engine in ("load", "compute", "store") for counter in ("loads", "computes", "stores"))
 
 
@@ -27,26 +37,30 @@ class _Options(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64)
         for name in (
-            *("latency", "jitter", "seed", "queue_depth", "outstanding", "shared", "reset", "max_cycles", "hang_limit", "capacity"),
-            *("read_stall", "write_stall", "command_stall"),
+            *("latency", "jitter", "write_latency", "seed", "queue_depth", "outstanding", "shared", "reset"),
+            *("max_cycles", "hang_limit", "capacity", "read_stall", "write_stall", "command_stall", "poison"),
         )
     ]
 
 
 class _Result(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("status", "cycles", "waiting", "error", "read_beats", "write_beats")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("status", "cycles", "waiting", "error", "read_beats", "write_beats", "read_bursts", "write_bursts")
+        ),
         ("counts", ctypes.c_int64 * len(EVENTS)),
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stalls:
-    """Probabilities that memory or command source are not ready in a cycle.
+    """Probabilities that a channel of memory, or the command source, rests in a cycle in which it could move.
 
     Parameters
     ----------
     read, write, command : float, 0..1
+        AXI4 and AXI4-Lite: of each channel for itself.
     seed : int
         Also of the memory's jitter.
     """
@@ -66,6 +80,8 @@ class AcceleratorRun:
     events : Events
         Complete if ``events_recorded``.
     read_beats, write_beats : int
+    read_bursts, write_bursts : int
+        0 on the native port.
     error : bool
         The design's error flag.
     simulation_seconds : float
@@ -74,6 +90,8 @@ class AcceleratorRun:
     events: Events
     read_beats: int
     write_beats: int
+    read_bursts: int
+    write_bursts: int
     error: bool
     simulation_seconds: float
 
@@ -106,11 +124,37 @@ class AcceleratorModel:
     @property
     def counters(self) -> dict[str, int]:
         """The design's own counters of the last program: cycles, array beats, cycles in which a compute waited for a load."""
-        return {name: self.library.counter(self._model, name) for name in ("cycles", "beats", "load_waits")}
+        names = ("cycles", "beats", "load_waits")
+        if self.machine.mapped:
+            return {name: self.read_register(name.upper()) for name in names}
+        return {name: self.library.port(self._model, f"count_{name}") for name in names}
+
+    def port(self, name: str) -> int:
+        """Present value of an output of the design of at most 32 bits."""
+        return self.library.port(self._model, name)
+
+    def read_register(self, name: str) -> int:
+        """Value of a memory-mapped register; the clock advances."""
+        return self._access(name, None, 15)
+
+    def write_register(self, name: str, value: int, *, strobe: int = 15) -> None:
+        """Write a memory-mapped register, or its bytes that ``strobe`` names; the clock advances."""
+        self._access(name, value, strobe)
+
+    def _access(self, name: str, value: int | None, strobe: int) -> int:
+        from ..hw.accelerator.register_map import register_map
+
+        registers = register_map(base=self.machine.axi) if self.machine.mapped else {}
+        if name not in registers:
+            raise ParameterError(f"the design has no register {name!r}; registers: {', '.join(registers) or 'none'}")
+        data, response = self.library.access(self._model, registers[name].offset, data=value, strobe=strobe)
+        if response:
+            raise SimulationError(f"register {name} answers a {'read' if value is None else 'write'} with an error")
+        return data
 
     def run(
         self,
-        program: Program,
+        program: Program | Array,
         memory: Array,
         *,
         timing: MemoryTiming | None = None,
@@ -120,56 +164,39 @@ class AcceleratorModel:
         hang_limit: int = 100_000,
         record: bool = True,
         reset: bool = True,
+        poison: int | None = None,
     ) -> AcceleratorRun:
         """Run a program; the memory image is changed in place.
 
         Parameters
         ----------
+        program : Program or (commands, 32) uint8
+            Raw command words are not checked.
         memory : (bytes,) uint8
         record : bool
             Keep the cycle of every event.
         reset : bool
             Reset first; otherwise the program follows the one before.
+        poison : int or None
+            Byte of the image that an AXI4 memory answers with an error.
 
         Raises
         ------
         SimulationError
-            If the design hangs (the awaited counters are named), writes outside of the image, or takes more than ``max_cycles``.
+            If the design hangs (the awaited counters are named), reads or writes outside of the image, takes more than ``max_cycles``,
+            or breaks a rule of AXI4.
         HashMismatchError, ParameterError
             As `Program.check`.
         """
-        program.check(self.machine, memory)
-        return self.run_words(
-            program.words,
-            memory,
-            timing=timing,
-            limits=limits,
-            stalls=stalls,
-            max_cycles=max_cycles,
-            hang_limit=hang_limit,
-            record=record,
-            reset=reset,
-        )
-
-    def run_words(
-        self,
-        words: Array,
-        memory: Array,
-        *,
-        timing: MemoryTiming | None = None,
-        limits: Limits | None = None,
-        stalls: Stalls | None = None,
-        max_cycles: int = 1 << 40,
-        hang_limit: int = 100_000,
-        record: bool = True,
-        reset: bool = True,
-    ) -> AcceleratorRun:
-        """As `run`, for raw command words (commands, 32) uint8 that nobody has checked."""
+        if isinstance(program, Program):
+            program.check(self.machine, memory)
+            program = program.words
         timing, limits, stalls = timing or MemoryTiming(), limits or Limits.of(self.machine), stalls or Stalls()
-        capacity = len(words) if record else 0
+        words, capacity = np.ascontiguousarray(program), len(program) if record else 0
         options = _Options(
             latency=timing.latency,
             jitter=timing.jitter,
+            write_latency=timing.write_latency,
             seed=stalls.seed,
             queue_depth=limits.queue_depth,
             outstanding=limits.outstanding,
@@ -178,10 +205,11 @@ class AcceleratorModel:
             max_cycles=max_cycles,
             hang_limit=hang_limit,
             capacity=capacity,
+            poison=-1 if poison is None else poison,
             **{f"{name}_stall": int(getattr(stalls, name) * (1 << 32)) for name in ("read", "write", "command")},
         )
         cycles, result = np.zeros((len(EVENTS), max(capacity, 1)), np.int64), _Result()
-        words, started = np.ascontiguousarray(words), time.perf_counter()
+        started = time.perf_counter()
         self.library.handle.celosia_accelerator_run(
             self._model,
             ctypes.c_void_p(words.ctypes.data),
@@ -199,6 +227,8 @@ class AcceleratorModel:
             events=Events(cycles=result.cycles, times=times),
             read_beats=result.read_beats,
             write_beats=result.write_beats,
+            read_bursts=result.read_bursts,
+            write_bursts=result.write_bursts,
             error=bool(result.error),
             simulation_seconds=seconds,
         )
@@ -212,7 +242,9 @@ def _raise_for(result: _Result, max_cycles: int) -> None:
         _HANG: f"the design stands still since cycle {result.cycles}: {'; '.join(waits) or 'no queue waits for a counter'}",
         _CLASH: f"read and write on the shared port in cycle {result.cycles}",
         _WRITE_OUTSIDE: f"a write outside of the memory image in cycle {result.cycles}",
+        _READ_OUTSIDE: f"a read outside of the memory image in cycle {result.cycles}",
         _NOT_ENDED: f"the command stream ended without END being accepted (cycle {result.cycles}): {'; '.join(waits) or 'END is missing'}",
+        **{_READ_OUTSIDE + 1 + index: f"{text} (cycle {result.cycles})" for index, text in enumerate(_PROTOCOL)},
     }
     if result.status != _DONE:
         raise SimulationError(reasons[result.status])

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..intrinsics import HashMismatchError
-from ..intrinsics.accelerator import AcceleratorMachine
+from ..intrinsics import HashMismatchError, SimulationError
+from ..intrinsics.accelerator import AcceleratorMachine, Op
 from . import builder
 from .builder import Progress
 from .cache import Cache, cache_root, digest
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from ..hw.accelerator.emit import AcceleratorRtl
     from ..hw.design_point import DesignPoint
 
-_HARNESS = Path(__file__).parent / "harness" / "accelerator.cpp"
+_HARNESS = tuple(
+    Path(__file__).parent / "harness" / name
+    for name in ("accelerator.cpp", "run.h", "native_port.h", "axi4_port.h", "stream_feed.h", "register_feed.h")
+)
 _SOURCES = ("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py")
 
 
@@ -55,11 +58,26 @@ class AcceleratorLibrary:
         self.handle.construct.restype = ctypes.c_void_p
         self.handle.celosia_accelerator_run.restype = None
 
-    def counter(self, model: ctypes.c_void_p, name: str) -> int:
-        """Present value of the design's port ``count_<name>``."""
-        read = getattr(self.handle, f"get_count_{name}")
+    def port(self, model: ctypes.c_void_p, name: str) -> int:
+        """Present value of an output of at most 32 bits."""
+        read = getattr(self.handle, f"get_{name}")
         read.restype = ctypes.c_uint32
         return int(read(model))
+
+    def access(self, model: ctypes.c_void_p, offset: int, *, data: int | None = None, strobe: int = 15) -> tuple[int, int]:
+        """Read a memory-mapped register, or write ``data``; returns the data and AXI4-Lite's response code.
+
+        Raises
+        ------
+        SimulationError
+            If no answer comes.
+        """
+        access = self.handle.celosia_register_access
+        access.restype = ctypes.c_int64
+        found = int(access(model, int(data is not None), ctypes.c_uint32(offset), ctypes.c_uint32(data or 0), ctypes.c_uint32(strobe)))
+        if found < 0:
+            raise SimulationError(f"the register at {offset:#x} does not answer")
+        return found & 0xFFFFFFFF, found >> 32
 
     def construct(self) -> ctypes.c_void_p:
         """A new instance of the model."""
@@ -98,7 +116,7 @@ class _AcceleratorJob(builder.Job):
         verilator, compiler = require_verilator(), require_compiler()
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
-        key = digest([*parts, _HARNESS.read_text(encoding="utf-8"), *builder.recipe_parts(verilator, compiler)])
+        key = digest([*parts, *(path.read_text(encoding="utf-8") for path in _HARNESS), *builder.recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )
@@ -122,12 +140,26 @@ class _AcceleratorJob(builder.Job):
         ports = [{"name": port.name, "width": port.width, "direction": port.direction} for port in rtl.ports]
         record = {"key": self.key, "design_hash": self.machine.design_hash, "top": rtl.top, "ports": ports}
         source = wrapper(rtl.ports, record)
-        constants = f"#define CELOSIA_PORT_BYTES {rtl.machine.port_bytes}\n"
         (model / "wrapper.cpp").write_text(source, encoding="utf-8")
-        (model / "accelerator.cpp").write_text(constants + _HARNESS.read_text(encoding="utf-8"), encoding="utf-8")
-        exported = "construct; destruct; eval; celosia_accelerator_run; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
+        for path in _HARNESS:
+            (model / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+        (model / "design.h").write_text(_constants(rtl), encoding="utf-8")
+        exported = "construct; destruct; eval; celosia_*; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
         (model / "exports.map").write_text(f"{{ global: {exported} local: *; }};\n", encoding="utf-8")
         builder.write_units(model, ("wrapper.cpp", "accelerator.cpp"))
+
+
+def _constants(rtl: AcceleratorRtl) -> str:
+    """``design.h``: what the harness must know of a design."""
+    from ..hw.accelerator.register_map import register_map
+
+    machine = rtl.machine
+    values = {"PORT_BYTES": machine.port_bytes, "OP_END": int(Op.END)}
+    if machine.axi:
+        values["AXI4"] = 1
+    if machine.mapped:
+        values |= {"REGISTERS": 1, **{f"REGISTER_{name}": found.offset for name, found in register_map(base=machine.axi).items()}}
+    return "".join(["#pragma once\n", *(f"#define CELOSIA_{name} {value}\n" for name, value in values.items())])
 
 
 @functools.lru_cache(maxsize=1)

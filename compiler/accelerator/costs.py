@@ -43,7 +43,7 @@ def table(
         **_along_n(problem, n),
         **_along_k(problem, k),
         **shape,
-        "latency": timing.latency,
+        "latency": timing.latency + problem.machine.read_register,
         "outstanding": limits.outstanding,
         "queue_depth": limits.queue_depth,
         "split": int(problem.machine.split),
@@ -53,6 +53,9 @@ def table(
         "residual": int(problem.output.residual),
         "prologue": problem.n_blocks * (problem.machine.channel_word // problem.machine.port_bytes) if problem.output.uses_channels else 0,
         "a_share": problem.a_share(n),
+        "command_interval": problem.machine.command_interval,
+        "command_depth": problem.machine.queue_depth,
+        "confirmation": problem.machine.confirmation(timing.write_latency, problem.empty_beats),
     }
     for name, value in values.items():
         out[:, INDEX[name]] = value

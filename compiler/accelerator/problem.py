@@ -301,6 +301,14 @@ class Problem:
             return row // width
         return 1 if width % row == 0 and group % row == 0 else ceil_div(row + width - 1, width)
 
+    @property
+    def empty_beats(self) -> int:
+        """Beats of the last row that is stored behind its last byte; every row starts at a beat."""
+        size, width = self.output.size, self.machine.port_bytes
+        last = self.op.filters // self.n_groups - (self.group_blocks - 1) * self.machine.cols
+        start = (self.op.filters - last) * size
+        return self.out_beats - ceil_div(start % width + last * size, width)
+
     # ---- memory
 
     @functools.cached_property

@@ -99,7 +99,9 @@ class _Batch:
         queues["store"] = [] if split else queues["a"]
         tails = [self.get(f"tail_{index}") for index in range(4)]
         latency = self.get("latency")
-        dispatched = self.get("sets") - 1
+        interval, places = self.shared["command_interval"], self.shared["command_depth"]
+        arrived, arrivals = self.get("sets") * interval - 1, []  # type: ignore[var-annotated]
+        dispatched = arrived + 1 if interval else self.get("sets") - 1
         zero = np.zeros_like(dispatched)
         free_load = free_compute = free_store = zero
         if (self.get("prologue") > 0).any():
@@ -110,6 +112,10 @@ class _Batch:
             dispatched = dispatched + 1
             if len(queue) >= depth:
                 dispatched = largest(dispatched, queue[-depth] + 1)
+            if interval:
+                arrived = _arrival(arrived + interval, arrivals, places)
+                dispatched = largest(dispatched, arrived + 1)
+                arrivals.append(dispatched)
             start = dispatched + 1
             if event.kind in ("a", "b", "residual"):
                 start = largest(start, free_load)
@@ -137,5 +143,12 @@ class _Batch:
                 stores.append(free_store + 1)
                 free_load = free_load if split else free_store
             queue.append(start)
-        end: Array = largest(largest(dispatched + 1, loads[-1]), largest(written[-1], stores[-1]))
+        if interval:  # of END
+            dispatched = largest(dispatched, _arrival(arrived + interval, arrivals, places))
+        end: Array = largest(largest(dispatched + 1, loads[-1]), largest(written[-1], stores[-1] + self.get("confirmation")))
         return end.astype(np.int64)
+
+
+def _arrival(earliest: Array, dispatches: list[Array], depth: int) -> Array:
+    """Cycle in which the last word of the next command is taken."""
+    return np.maximum(earliest, dispatches[-depth] + 1) if len(dispatches) >= depth else earliest

@@ -40,6 +40,10 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
     set_valid, done, error, waiting : Out
         A configuration register is written with ``command``; END was accepted; an illegal command was seen since the last
         reset; the awaited counters (loads, computes, stores) that hold back each queue.
+    illegal : Out(1)
+        An illegal command is being dropped.
+    pending : In(1)
+        Memory has not yet confirmed a write; SET and END wait for that.
     """
 
     def __init__(self, *, queue_depth: int, split: bool, targets: int) -> None:
@@ -59,6 +63,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
                 "done": Out(1),
                 "error": Out(1),
                 "waiting": Out(9),
+                "illegal": Out(1),
+                "pending": In(1),
             }
         )
 
@@ -70,7 +76,10 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         issued = {op: Signal(COUNTER_BITS, name=f"issued_{op.name.lower()}") for op in _QUEUES}
         idle = Signal()
         m.d.comb += idle.eq(
-            (issued[Op.LOAD] == counters["loads"]) & (issued[Op.COMPUTE] == counters["writes"]) & (issued[Op.STORE] == counters["stores"])
+            ~self.pending
+            & (issued[Op.LOAD] == counters["loads"])
+            & (issued[Op.COMPUTE] == counters["writes"])
+            & (issued[Op.STORE] == counters["stores"])
         )
         queues = self._queues(m)
         self._heads(m, queues, counters)
@@ -114,7 +123,6 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
     def _accept(self, m: Module, queues: dict[str, fifo.SyncFIFO], issued: dict[Op, Signal], idle: Signal) -> None:
         limit, op = Signal(8), self.command[:3]
         m.d.comb += limit.eq(Mux((self.limit == 0) | (self.limit > self.queue_depth), self.queue_depth, self.limit))
-        illegal = Signal()
         with m.If(self.command_valid), m.Switch(op):
             for kind, name in _QUEUES.items():
                 with m.Case(kind):
@@ -123,15 +131,15 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
                     empty = Cat(*(fields[size] == 0 for size in _SIZES[kind])).any()
                     if kind is Op.LOAD:
                         empty = empty | (fields["target"] >= self.targets)
-                    m.d.comb += [illegal.eq(empty), self.command_ready.eq(room | empty), queue.w_en.eq(room & ~empty)]
+                    m.d.comb += [self.illegal.eq(empty), self.command_ready.eq(room | empty), queue.w_en.eq(room & ~empty)]
                     m.d.sync += issued[kind].eq(issued[kind] + (room & ~empty))
             with m.Case(Op.SET):
                 m.d.comb += [self.command_ready.eq(idle), self.set_valid.eq(idle)]
             with m.Case(Op.END):
                 m.d.comb += [self.command_ready.eq(idle), self.done.eq(idle)]
             with m.Default():
-                m.d.comb += [self.command_ready.eq(1), illegal.eq(1)]
-        with m.If(illegal):
+                m.d.comb += [self.command_ready.eq(1), self.illegal.eq(1)]
+        with m.If(self.illegal):
             m.d.sync += self.error.eq(1)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ...intrinsics import Overflow, ParameterError, StreamLayout, StreamTiming
-from ...intrinsics.accelerator.machine import CORES, AcceleratorMachine, ceil_div
+from ...intrinsics.accelerator.machine import BUSES, COMMAND_INPUTS, CORES, AcceleratorMachine, ceil_div
 from ...intrinsics.numerics import Rounding
 from ..parameters import MAX_EXTENT, Parameters, _integer, check_integer
 
@@ -37,6 +37,10 @@ class AcceleratorParameters(Parameters):
     split : bool
     queue_depth : int, 1..64
     outstanding : int, 1..256
+    bus : str
+        ``native`` memory port or ``axi4``.
+    commands : str
+        From a ``stream``, or from memory-mapped ``registers`` (AXI4-Lite) with a queue of ``queue_depth`` commands.
     rounding : Rounding or str
     a, b : DType or str, 2..16 bits
     acc : DType, str or None
@@ -63,14 +67,17 @@ class AcceleratorParameters(Parameters):
     split: bool = field(default=False, metadata={"kind": "flag", "help": "separate memory channels for reads and writes"})
     queue_depth: int = _integer("commands per queue", 1, 64, 8)
     outstanding: int = _integer("read requests in flight", 1, 256, 64)
+    bus: str = field(default="native", metadata={"kind": "choice", "help": "memory port", "choices": BUSES})
+    commands: str = field(default="stream", metadata={"kind": "choice", "help": "where commands come from", "choices": COMMAND_INPUTS})
     rounding: Rounding = field(
         default=Rounding.HALF_AWAY_FROM_ZERO,
         metadata={"kind": "choice", "help": "rounding of the requantisation", "choices": tuple(mode.value for mode in Rounding)},
     )
 
     def _settle(self) -> None:
-        if self.core not in CORES:
-            raise ParameterError(f"core must be one of {', '.join(CORES)}, not {self.core!r}")
+        for name, choices in (("core", CORES), ("bus", BUSES), ("commands", COMMAND_INPUTS)):
+            if getattr(self, name) not in choices:
+                raise ParameterError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
         for name, high in (("rows", MAX_EXTENT), ("cols", MAX_EXTENT), ("lanes", 64), ("port_bytes", 128)):
             check_integer(name, getattr(self, name), 1, high)
         if self.residual_words == 1 or (self.residual_words and not self.channel_words):
@@ -176,4 +183,6 @@ class AcceleratorParameters(Parameters):
             split=self.split,
             queue_depth=self.queue_depth,
             outstanding=self.outstanding,
+            bus=self.bus,
+            commands=self.commands,
         )

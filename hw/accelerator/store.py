@@ -36,6 +36,8 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
     enable : Out(1)
         The memories advance.
     out_valid, out_ready, out_address, out_data, out_mask : the memory port, address in beats, a bit of ``mask`` per byte
+    out_length : Out(9)
+        Beats of the row from this one on that carry bytes; 0 where none is left.
     done : Out(1)
         The last beat of a command is being written.
     """
@@ -64,6 +66,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
                 "out_address": Out(32),
                 "out_data": Out(machine.port_bytes * 8),
                 "out_mask": Out(machine.port_bytes),
+                "out_length": Out(9),
                 "done": Out(1),
             }
         )
@@ -199,6 +202,12 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
             self.out_address.eq(issue["byte"][self.log :] + issue["beat"]),
             self.out_data.eq(data.word_select(issue["beat"], 8 * width)),
             self.out_mask.eq(bytes_.word_select(issue["beat"], width)),
+        ]
+        used = Signal(13, name="used_beats")
+        last = Mux(used < config["beats"], used, config["beats"])
+        m.d.comb += [
+            used.eq(((issue["byte"][: self.log] if self.log else 0) + issue["count"] + width - 1) >> self.log),
+            self.out_length.eq(Mux(last > issue["beat"], last - issue["beat"], 0)),
         ]
 
 

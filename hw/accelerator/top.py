@@ -21,10 +21,18 @@ from .parameters import AcceleratorParameters
 from .scratchpad import Scratchpad
 from .sequencer import Sequencer, StationaryOutputs, StationaryWeights
 from .store import StoreUnit
-from .walker import Walker, tag_layout
+from .walker import Walker, least, tag_layout
 
 EVENTS = ("load_pop", "compute_pop", "store_pop", "load_done", "read_done", "write_done", "store_done")
 """Bits of ``events``: a command leaves its queue; a command's memory data, scratchpad reads, accumulator rows, memory writes are done."""
+
+_SHELL = {
+    "read_length": Out(9),
+    "write_length": Out(9),
+    "write_pending": In(1),
+    "illegal": Out(1),
+    "running": Out(1),
+}
 
 
 class Accelerator(wiring.Component):  # type: ignore[misc]
@@ -33,6 +41,8 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     Parameters
     ----------
     parameters : AcceleratorParameters
+    shelled : bool
+        Also have the members that a shell around the accelerator needs.
 
     Members
     -------
@@ -53,10 +63,16 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         compute waits for a load.
     events : Out(7)
         One bit per name in `EVENTS`.
+    read_length, write_length : Out(9), with ``shelled``
+        Beats from the present one on that lie one behind the other and will be requested, or written, without a gap.
+    write_pending : In(1), with ``shelled``
+        A write is not yet confirmed; SET and END wait.
+    illegal, running : Out(1), with ``shelled``
+        An illegal command is being dropped; a program has begun and not ended.
     """
 
-    def __init__(self, parameters: AcceleratorParameters) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: AcceleratorParameters, *, shelled: bool = False) -> None:
+        self.parameters, self.shelled = parameters, shelled
         self.machine = parameters.accelerator_machine("")
         self.targets = tuple(target for target in Target if target is not Target.RESIDUAL or self.machine.adds_residuals)
         width = parameters.port_bytes
@@ -84,6 +100,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
                 "waiting": Out(9),
                 **{f"count_{name}": Out(32) for name in ("cycles", "beats", "load_waits")},
                 "events": Out(len(EVENTS)),
+                **(_SHELL if shelled else {}),
             }
         )
 
@@ -119,10 +136,13 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             ),
         ]
         self._status(m, dispatcher)
-        self._count(m, dispatcher, sequencer)
+        active = self._count(m, dispatcher, sequencer)
+        if self.shelled:
+            m.d.comb += [self.running.eq(active), self.illegal.eq(dispatcher.illegal), dispatcher.pending.eq(self.write_pending)]
+            m.d.comb += self.write_length.eq(store.out_length)
         return m
 
-    def _count(self, m: Module, dispatcher: Dispatcher, sequencer: Sequencer) -> None:
+    def _count(self, m: Module, dispatcher: Dispatcher, sequencer: Sequencer) -> Signal:
         active = Signal()
         begins = self.command_valid & self.command_ready & ~active
         m.d.sync += active.eq((active | begins) & ~self.done)
@@ -132,6 +152,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
                 m.d.sync += counter.eq(event)
             with m.Elif(active):
                 m.d.sync += counter.eq(counter + event)
+        return active
 
     def _status(self, m: Module, dispatcher: Dispatcher) -> None:
         m.d.comb += [self.done.eq(dispatcher.done), self.error.eq(dispatcher.error), self.waiting.eq(dispatcher.waiting)]
@@ -204,6 +225,9 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             self.write_data.eq(store.out_data),
             self.write_mask.eq(store.out_mask),
         ]
+        if self.shelled:
+            places = Signal(9)
+            m.d.comb += [places.eq(limit - tags.level), self.read_length.eq(least(walker.length, places))]
         return packer
 
     def _scratchpads(self, m: Module, packer: Packer, sequencer: Sequencer) -> tuple[Value, Value, Value]:

@@ -52,7 +52,9 @@ class Walker(wiring.Component):  # type: ignore[misc]
     step : In(1)
     running : Out(1)
     address : Out(32)
-        Address of the beat, in beats.
+        Address of the beat, in beats; that of the image's first beat if all of the beat is padding.
+    length : Out(9)
+        Beats from this one on, at most 256, that lie one behind the other and hold bytes of the image.
     tag : Out(tag_layout)
     zero : Out(8 * targets)
         The byte outside the image, per target.
@@ -70,6 +72,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
                 "step": In(1),
                 "running": Out(1),
                 "address": Out(32),
+                "length": Out(9),
                 "tag": Out(tag_layout(port_bytes)),
                 "zero": Out(8 * len(banks)),
             }
@@ -133,7 +136,6 @@ class Walker(wiring.Component):  # type: ignore[misc]
             self.count.eq(Mux(self.left < room, self.left, room)),
             aligned.eq(self.x - skip),
             ahead.eq(now["width"] - aligned),
-            self.address.eq(byte[self.log :]),
             self.tag.target.eq(self.cmd["target"]),
             self.tag.bank.eq(self.bank),
             self.tag.address.eq(self.target_row),
@@ -145,6 +147,21 @@ class Walker(wiring.Component):  # type: ignore[misc]
             self.tag.row_end.eq(self.row_left == 1),
             self.tag.end.eq((self.row_left == 1) & (self.rows_left == 1)),
         ]
+        self._place(m, byte, ahead)
+
+    def _place(self, m: Module, byte: Value, ahead: Value) -> None:
+        """Where the beat is, and how many follow it; a beat without a byte of the image must not reach beyond memory."""
+        inside, edge, row = Signal(), Signal(23), Signal(14)
+        spare = self.cmd["spare"] & (self.row_left == 1)
+        m.d.comb += [
+            inside.eq((self.tag.high != 0) & (self.tag.low != self.port_bytes) & ~spare),
+            self.address.eq(Mux(inside, byte[self.log :], 0)),
+            edge.eq((ahead + self.port_bytes - 1) >> self.log),
+            row.eq(self.row_left - self.cmd["spare"]),
+            self.length.eq(1),
+        ]
+        with m.If(inside):
+            m.d.comb += self.length.eq(least(least(self.run_left, row), least(edge, MAX_BURST)))
 
     def _advance(self, m: Module) -> None:
         now = self.now
@@ -217,8 +234,16 @@ class Walker(wiring.Component):  # type: ignore[misc]
         ]
 
 
+MAX_BURST = 256
+"""Most beats of a burst on AXI4."""
+
 _KEPT = ("target", "beats", "offset", "skip", "tap", "first_beats", "row_stride", "spare")
 """Fields of a LOAD that are needed until its end."""
+
+
+def least(a: Value, b: Value | int) -> Value:
+    """The smaller of two unsigned values."""
+    return Mux(a < b, a, b)
 
 
 def _clamp(value: Value, high: int) -> Value:

@@ -36,14 +36,15 @@ COLUMNS: tuple[str, ...] = (
     *_classes("u_k", 2),
     *("outer", "middle", "inner", "a_slots", "b_slots", "c_slots", "lag", "a_share", "residual"),
     *("latency", "outstanding", "queue_depth", "split", "preload", "store_latency", "sets", "prologue"),
+    *("command_interval", "command_depth", "confirmation"),
 )
 """Columns of the table. ``outer``, ``middle``, ``inner`` are 0, 1, 2 for m, n, k; ``prologue`` the beats of the first load, of biases;
-``a_share`` the tiles of n that share a tile of A, 0 for all; ``residual`` is 1 where every output tile's residuals are loaded, with as many
-beats as its store has."""
+``latency`` includes what the port adds, and ``confirmation`` is the wait for the last write; ``a_share`` the tiles of n that share a
+tile of A, 0 for all; ``residual`` is 1 where every output tile's residuals are loaded, with as many beats as its store has."""
 
 STRUCTURE: tuple[str, ...] = (
     *("tiles_m", "tiles_n", "tiles_k", "period_m", "period_n", "outer", "middle", "inner"),
-    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "residual", "queue_depth", "split"),
+    *("a_slots", "b_slots", "c_slots", "lag", "a_share", "residual", "queue_depth", "split", "command_interval", "command_depth"),
 )
 """Columns that decide which commands there are, and what each waits for; so does whether there is a ``prologue``."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .command import Command, Op
 from .costs import LEDGER
 from .machine import AcceleratorMachine, MemoryTiming
 from .program import Program
-from .timing import Events, Limits, load_beats, passes, store_rows
+from .timing import Arrivals, Events, Limits, empty_beats, load_beats, passes, store_rows
 
 CRITICAL = (
     *("load_port", "credit_stall", "memory_latency", "preload", "compute", "array_pad", "drain"),
@@ -63,16 +64,16 @@ def critical_path(
     machine: AcceleratorMachine, program: Program, events: Events, *, memory: MemoryTiming, limits: Limits | None = None
 ) -> dict[str, int]:
     """Walk back from the end along the constraints that were binding; every cycle belongs to one class of `CRITICAL`."""
-    walk = _Walk(machine, program, events, memory.latency, limits or Limits.of(machine))
+    walk = _Walk(machine, program, events, memory, limits or Limits.of(machine))
     return walk.account()
 
 
 class _Walk:
-    def __init__(self, machine: AcceleratorMachine, program: Program, events: Events, latency: int, limits: Limits) -> None:
-        self.machine, self.events, self.latency = machine, events, latency
+    def __init__(self, machine: AcceleratorMachine, program: Program, events: Events, memory: MemoryTiming, limits: Limits) -> None:
+        self.machine, self.events, self.memory = machine, events, memory
+        self.latency = memory.latency + machine.read_register
         self.ledger = dict.fromkeys(CRITICAL, 0)
         self.out_beats = next((c.values["beats"] for c in reversed(program.commands) if c.op is Op.SET and "beats" in c.values), 1)
-        self.sets = 0
         self.nodes: list[_Node] = []
         self.index: dict[Op, list[int]] = {Op.LOAD: [], Op.COMPUTE: [], Op.STORE: []}
         self._build(program, limits)
@@ -81,14 +82,17 @@ class _Walk:
         queues: dict[Op, list[int]] = {Op.LOAD: [], Op.COMPUTE: [], Op.STORE: []}
         if not self.machine.split:
             queues[Op.STORE] = queues[Op.LOAD]
-        previous = -1
+        previous, self.confirmed = -1, 0
+        path: Mapping[str, int] = {}
+        arrivals = Arrivals(self.machine.command_interval, self.machine.queue_depth)
         for command in program.commands[:-1]:
+            dispatched, by = max(previous + 1, arrivals.earliest()), None
             if command.op is Op.SET:
-                previous = max(previous + 1, self._idle())
-                self.sets += 1
+                path = command.values if "beats" in command.values else path
+                previous = max(dispatched, self._idle(), self.confirmed)
+                arrivals.take(previous)
                 continue
             queue, number = queues[command.op], len(self.index[command.op])
-            dispatched, by = previous + 1, None
             if len(queue) >= limits.queue_depth and self.nodes[queue[-limits.queue_depth]].pop + 1 > dispatched:
                 by = queue[-limits.queue_depth]
                 dispatched = self.nodes[by].pop + 1
@@ -97,6 +101,10 @@ class _Walk:
             queue.append(len(self.nodes) - 1)
             self.index[command.op].append(len(self.nodes) - 1)
             previous = dispatched
+            arrivals.take(dispatched)
+            if command.op is Op.STORE and self.machine.axi:
+                unused = empty_beats(self.machine, command.values, path)
+                self.confirmed = self._visible(len(self.nodes) - 1) + self.machine.confirmation(self.memory.write_latency, unused)
 
     def _idle(self) -> int:
         return max((self._visible(found[-1]) for found in self.index.values() if found), default=0)
@@ -116,9 +124,11 @@ class _Walk:
     def account(self) -> dict[str, int]:
         found = [(self._visible(numbers[-1]), numbers[-1]) for numbers in self.index.values() if numbers]
         if not found or max(found)[0] < self.events.cycles:
-            # only the dispatch of END came later
+            # only the confirmation of the last write and the dispatch of END came later
             start = max(found, default=(0, -1))[0]
-            self.ledger["dispatch"] += self.events.cycles - start
+            confirmation = min(max(self.confirmed - start, 0), self.events.cycles - start)
+            self.ledger["memory_latency"] += confirmation
+            self.ledger["dispatch"] += self.events.cycles - start - confirmation
         if not found:
             return self.ledger
         at: int | None = max(found)[1]

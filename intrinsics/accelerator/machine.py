@@ -9,10 +9,22 @@ from ..contraction import Contraction
 from ..dtypes import DType
 from ..errors import ParameterError
 from ..numerics import Overflow, Rounding
-from .command import Target
+from .command import COMMAND_BITS, Target
 
 CORES = ("output-stationary", "weight-stationary", "dot-product", "outer-product")
 """Array cores; the last two are one broadcast core, with and without lanes."""
+
+BUSES = ("native", "axi4")
+"""Memory ports."""
+
+COMMAND_INPUTS = ("stream", "registers")
+"""Where commands come from."""
+
+AXI_REGISTER = 1
+"""Cycles from a beat that leaves the accelerator to its place on AXI4 channels."""
+
+REGISTER_WRITE = 2
+"""Least cycles of a write to the memory-mapped queue; eight of them make a command."""
 
 STORE_STAGES = 3
 """Register stages of the store path behind the accumulator memory when it can requantise."""
@@ -33,16 +45,19 @@ class MemoryTiming:
     Parameters
     ----------
     latency : int, >= 1
-        Cycles from a read request to its data.
+        Cycles from a read request to its data; from the address of an AXI4 burst to its first beat, the others follow.
     jitter : int, >= 0
-        Data may come up to this many cycles later; order is kept.
+        Data and write responses may come up to this many cycles later; order is kept.
+    write_latency : int, >= 1
+        Cycles from the last beat of an AXI4 write burst to its response; the native port has none.
     """
 
     latency: int = 20
     jitter: int = 0
+    write_latency: int = 20
 
     def __post_init__(self) -> None:
-        for name, least in (("latency", 1), ("jitter", 0)):
+        for name, least in (("latency", 1), ("jitter", 0), ("write_latency", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"memory {name} must be an integer of at least {least}, not {value!r}; nearest legal value: {least}")
@@ -78,6 +93,10 @@ class AcceleratorMachine:
         Separate channels for reads and writes, and a queue of its own for stores.
     queue_depth, outstanding : int
         Commands per queue; read requests in flight.
+    bus : str
+        One of `BUSES`.
+    commands : str
+        One of `COMMAND_INPUTS`.
     """
 
     name: str
@@ -100,6 +119,18 @@ class AcceleratorMachine:
     split: bool
     queue_depth: int
     outstanding: int
+    bus: str = "native"
+    commands: str = "stream"
+
+    @property
+    def axi(self) -> bool:
+        """Whether memory is behind AXI4."""
+        return self.bus == "axi4"
+
+    @property
+    def mapped(self) -> bool:
+        """Whether commands come through registers."""
+        return self.commands == "registers"
 
     @property
     def weight_stationary(self) -> bool:
@@ -198,6 +229,20 @@ class AcceleratorMachine:
     def preload(self) -> int:
         """Cycles of a compute command before its first pass."""
         return self.rows if self.weight_stationary else 0
+
+    @property
+    def read_register(self) -> int:
+        """Cycles that the memory port adds to the latency of a read."""
+        return AXI_REGISTER if self.axi else 0
+
+    def confirmation(self, write_latency: int, empty_beats: int) -> int:
+        """Cycles from a store counted to its last write confirmed, which SET and END await; its last ``empty_beats`` carry nothing."""
+        return max(0, AXI_REGISTER + write_latency - empty_beats) if self.axi else 0
+
+    @property
+    def command_interval(self) -> int:
+        """Least distance of commands that arrive; 0 if they are always there."""
+        return COMMAND_BITS // 32 * REGISTER_WRITE if self.mapped else 0
 
     @property
     def store_latency(self) -> int:

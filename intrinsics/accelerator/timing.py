@@ -10,17 +10,20 @@ Cycle 0 is the first after reset. For command number i with predecessor i' in pr
     set       d = max(d' + 1, visible of everything so far)
     end       T = max(d' + 1, visible of everything)
 
-A counter is visible one cycle after ``done``. Constants are those of `AcceleratorMachine`.
+A counter is visible one cycle after ``done``. Constants are those of `AcceleratorMachine`. With AXI4, ``latency`` is one cycle longer,
+and what SET and END await includes the response of the last write (`AcceleratorMachine.confirmation`). With memory-mapped
+commands, d of every command is also at least x + 1 (`Arrivals`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..errors import ParameterError
 from . import walk
 from .command import Command, Op
-from .machine import AcceleratorMachine, MemoryTiming
+from .machine import AcceleratorMachine, MemoryTiming, ceil_div
 from .program import Program
 
 EVENTS = ("load_pop", "compute_pop", "store_pop", "load_done", "read_done", "write_done", "store_done")
@@ -107,13 +110,54 @@ class Credits:
         return window[last % count] + self.period * (last // count)
 
 
+class Arrivals:
+    """Commands that are written word by word, as fast as the registers take them, into a queue of ``depth``.
+
+    The last word of a command is taken in cycle x = max(x' + interval, dispatch of the command ``depth`` earlier + 1), where x' of the
+    first command is -1.
+    """
+
+    def __init__(self, interval: int, depth: int) -> None:
+        self.interval, self.depth = interval, depth
+        self.last = -1
+        self.taken: list[int] = []
+
+    def earliest(self) -> int:
+        """Earliest dispatch of the next command."""
+        if not self.interval:
+            return 0
+        self.last += self.interval
+        if len(self.taken) >= self.depth:
+            self.last = max(self.last, self.taken[-self.depth] + 1)
+        return self.last + 1
+
+    def take(self, cycle: int) -> None:
+        """The command was dispatched."""
+        self.taken.append(cycle)
+
+
+def empty_beats(machine: AcceleratorMachine, store: Mapping[str, int], path: Mapping[str, int]) -> int:
+    """Beats of the last row of a STORE behind its last byte."""
+    size = machine.cols * (1 if path["narrow"] else 4)
+    last = (
+        store["base"]
+        + (store["m_blocks"] - 1) * path["block_pitch"]
+        + (store["n_blocks"] - 1) * size
+        + (store["last_rows"] - 1) * path["pitch"]
+    )
+    return max(0, path["beats"] - ceil_div(last % machine.port_bytes + store["last_bytes"], machine.port_bytes))
+
+
 class _Run:
     """State of the recurrence."""
 
-    def __init__(self, machine: AcceleratorMachine, latency: int, limits: Limits, out_beats: int) -> None:
-        self.machine, self.latency, self.limits = machine, latency, limits
-        self.credits = Credits(latency, limits.outstanding)
-        self.out_beats = out_beats
+    def __init__(self, machine: AcceleratorMachine, memory: MemoryTiming, limits: Limits) -> None:
+        self.machine, self.memory, self.limits = machine, memory, limits
+        self.latency = memory.latency + machine.read_register
+        self.credits = Credits(self.latency, limits.outstanding)
+        self.arrivals = Arrivals(machine.command_interval, machine.queue_depth)
+        self.path: Mapping[str, int] = {"beats": 1}
+        self.confirmed = 0
         self.events = Events()
         self.queues: dict[Op, list[int]] = {Op.LOAD: [], Op.COMPUTE: [], Op.STORE: []}
         if not machine.split:
@@ -122,14 +166,16 @@ class _Run:
         self.dispatched = -1
 
     def step(self, command: Command) -> None:
-        if command.op is Op.SET:
-            self.dispatched = max(self.dispatched + 1, self.idle())
-            self.out_beats = command.values.get("beats", self.out_beats)
-            return
-        queue = self.queues[command.op]
-        self.dispatched += 1
-        if len(queue) >= self.limits.queue_depth:
+        self.dispatched = max(self.dispatched + 1, self.arrivals.earliest())
+        queue = self.queues.get(command.op)
+        if queue is None:
+            self.dispatched = max(self.dispatched, self.idle())
+        elif len(queue) >= self.limits.queue_depth:
             self.dispatched = max(self.dispatched, queue[-self.limits.queue_depth] + 1)
+        self.arrivals.take(self.dispatched)
+        if queue is None:
+            self.path = command.values if "beats" in command.values else self.path
+            return
         start = max(self.dispatched + 1, self.free[command.op], *self.awaited(command))
         queue.append(start)
         {Op.LOAD: self.load, Op.COMPUTE: self.compute, Op.STORE: self.store}[command.op](command, start)
@@ -146,8 +192,12 @@ class _Run:
         self.occupy(Op.LOAD, last + 1)
 
     def store(self, command: Command, start: int) -> None:
-        done = start + store_rows(command) * self.out_beats + 1 + self.machine.store_latency
+        done = start + store_rows(command) * self.path["beats"] + 1 + self.machine.store_latency
         self.record(("store_pop", start), ("store_done", done))
+        if self.machine.axi:
+            self.confirmed = (
+                done + 1 + self.machine.confirmation(self.memory.write_latency, empty_beats(self.machine, command.values, self.path))
+            )
         self.occupy(Op.STORE, done)
 
     def compute(self, command: Command, start: int) -> None:
@@ -168,11 +218,14 @@ class _Run:
     def idle(self) -> int:
         """First cycle in which everything so far is visible."""
         times = self.events.times
-        return max((times[name][-1] + 1 for name in ("load_done", "write_done", "store_done") if times[name]), default=0)
+        return max((self.confirmed, *(times[name][-1] + 1 for name in ("load_done", "write_done", "store_done") if times[name])))
 
 
 def predict(machine: AcceleratorMachine, program: Program, *, memory: MemoryTiming | None = None, limits: Limits | None = None) -> Events:
-    """Every event of ``program`` on ``machine`` with a memory that is always ready and has a fixed latency; exact.
+    """Every event of ``program`` on ``machine`` with a memory that is always ready and has fixed latencies; exact.
+
+    Memory-mapped commands arrive as fast as the registers take them. An AXI4 memory delivers the beats of a burst one per cycle; one that
+    is not always ready, or a slower writer of commands, changes no bit and never makes an event earlier.
 
     Parameters
     ----------
@@ -181,20 +234,20 @@ def predict(machine: AcceleratorMachine, program: Program, *, memory: MemoryTimi
     limits : Limits, optional
     """
     memory = memory or MemoryTiming()
-    run = _Run(machine, memory.latency, limits or Limits.of(machine), 1)
-    for command in program.commands[:-1]:
+    run = _Run(machine, memory, limits or Limits.of(machine))
+    for command in program.commands:
         run.step(command)
-    run.events.cycles = max(run.dispatched + 1, run.idle())
+    run.events.cycles = run.dispatched
     return run.events
 
 
 def predict_interval(
     machine: AcceleratorMachine, program: Program, *, memory: MemoryTiming, limits: Limits | None = None
 ) -> tuple[int, int]:
-    """Least and greatest cycles of ``program`` when every read takes from ``latency`` to ``latency + jitter`` cycles, in order.
+    """Least and greatest cycles of ``program`` when every read and every write response takes up to ``jitter`` cycles longer, in order.
 
     The system is a chain of maxima and sums, so its end never comes earlier when a latency grows.
     """
-    bounds = [MemoryTiming(latency=memory.latency + extra) for extra in (0, memory.jitter)]
+    bounds = [MemoryTiming(latency=memory.latency + extra, write_latency=memory.write_latency + extra) for extra in (0, memory.jitter)]
     low, high = (predict(machine, program, memory=bound, limits=limits).cycles for bound in bounds)
     return low, high

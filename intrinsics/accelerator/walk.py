@@ -122,15 +122,14 @@ def _configured(registers: Mapping[int, Values], register: int, index: int) -> V
 
 def _check_load(machine: AcceleratorMachine, program: Program, index: int, command: Command, registers: Mapping[int, Values]) -> None:
     values, walker = command.values, _configured(registers, command.values["target"], index)
-    x, y, base, _, beats = window_bytes(values, walker, machine.port_bytes)
+    x, _, _, _, beats = window_bytes(values, walker, machine.port_bytes)
     row_x, row_y, row_base = row_origins(values, walker)
-    lowest, highest = program.memory_bytes, -1
-    for px, py, pbase in ((x, y, base), beats.T):
-        xs, ys, bases = row_x[:, None] + px, row_y[:, None] + py, row_base[:, None] + pbase
-        inside = (xs >= 0) & (xs < walker["width"]) & (ys >= 0) & (ys < walker["height"])
-        address = (bases + xs) % (1 << ADDRESS_BITS)
-        if inside.any():
-            lowest, highest = min(lowest, int(address[inside].min())), max(highest, int(address[inside].max()))
+    xs, ys, bases = (origin[:, None] + part for origin, part in zip((row_x, row_y, row_base), beats.T, strict=True))
+    address = (bases + xs) % (1 << ADDRESS_BITS)
+    skip = address % machine.port_bytes
+    # beats without a byte of the image are not requested
+    inside = (xs - skip > -machine.port_bytes) & (xs - skip < walker["width"]) & (ys >= 0) & (ys < walker["height"])
+    highest = int((address - skip)[inside].max(initial=-machine.port_bytes)) + machine.port_bytes - 1
     if highest >= program.memory_bytes:
         raise ParameterError(f"command {index} (LOAD) reads byte {highest}; the memory image has {program.memory_bytes} bytes")
     target = Target(values["target"])

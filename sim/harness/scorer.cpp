@@ -131,7 +131,7 @@ template <class Time> class Walk {
         Time ready, beats;
     };
 
-    Ring<Time> loads, computes, stores;
+    Ring<Time> loads, computes, stores, taken;
     Slots<Time> a, b, c;
     std::vector<Pending> pending;
     size_t head;
@@ -142,8 +142,8 @@ template <class Time> class Walk {
     Steadiness steadiness[3];
     std::vector<Int> now;
     Int step, lag, share;
-    bool split, unbounded, residual;
-    Time latency, period, preload, store_latency;
+    bool split, unbounded, residual, mapped;
+    Time latency, period, preload, store_latency, interval, arrived;
     Int outstanding;
     Time free_load, free_compute, free_store, dispatched, load_visible, store_visible, write_visible;
     Time a_beats[4][2], b_beats[2][2], c_cycles[4][2][2], s_beats[4][2], tails[4];
@@ -154,8 +154,17 @@ template <class Time> class Walk {
     void price(const Rows& rows);
     template <int kLevel> bool loop();
     bool compute();
+    // Cycle in which the next command of a memory-mapped queue is there.
+    Time arrive() {
+        arrived = later<Time>(arrived + interval, taken.back(taken.depth) + 1);
+        return arrived + 1;
+    }
     Time dispatch(const Ring<Time>& queue) {
         dispatched = later<Time>(dispatched, queue.back(queue.depth)) + 1;
+        if (mapped) {
+            dispatched = later<Time>(dispatched, arrive());
+            taken.push(dispatched);
+        }
         return dispatched + 1;
     }
     Time last_request(const Time& start, const Time& beats);
@@ -183,7 +192,10 @@ template <class Time> void Walk<Time>::reset(const Rows& rows) {
     history_at = head = 0;
     step = 0;
     free_load = free_compute = free_store = load_visible = store_visible = write_visible = Time{};
-    dispatched = rows.read<Time>(sets_) - 1;
+    mapped = rows.shared(command_interval_), interval = rows.read<Time>(command_interval_);
+    taken.reset(mapped ? rows.shared(command_depth_) : 1);
+    arrived = rows.read<Time>(sets_) * interval - 1;
+    dispatched = mapped ? arrived + 1 : rows.read<Time>(sets_) - 1;
     const Int tiles_m = rows.shared(tiles_m_), tiles_n = rows.shared(tiles_n_), tiles_k = rows.shared(tiles_k_);
     axes[0].reset(tiles_m, rows.shared(period_m_), tiles_m - rows.shared(period_m_));
     axes[1].reset(tiles_n, rows.shared(period_n_), tiles_n);
@@ -317,7 +329,7 @@ template <class Time> inline bool Walk<Time>::compute() {
 // times up to the last one are all the same.
 template <class Time> void Walk<Time>::relative(int axis) {
     if constexpr (kSingle) {
-        now.resize(3 + 3 * loads.depth + 4 * (a.slots.size() + b.slots.size() + c.slots.size() + pending.size() - head));
+        now.resize(3 + 3 * loads.depth + (mapped ? taken.depth + 1 : 0) + 4 * (a.slots.size() + b.slots.size() + c.slots.size() + pending.size() - head));
         Int* out = now.data();
         const auto time = [&](Int cycle) { *out++ = std::max(cycle - dispatched, Int(0)); };
         *out++ = free_compute - dispatched;
@@ -325,6 +337,10 @@ template <class Time> void Walk<Time>::relative(int axis) {
         time(free_store);
         for (const Ring<Int>* queue : {&loads, &computes, &stores})
             for (size_t place = queue->depth; place; --place) time(queue->back(place));
+        if (mapped) {
+            *out++ = arrived - dispatched;
+            for (size_t place = taken.depth; place; --place) *out++ = taken.back(place) - dispatched;
+        }
         for (const Slots<Int>* tiles : {&a, &b, &c}) {
             const size_t count = tiles->slots.size();
             for (size_t index = 0, at = tiles->turn; index < count; ++index, at = at + 1 == count ? 0 : at + 1) {
@@ -376,8 +392,8 @@ template <class Time> void Walk<Time>::jump(Steadiness& level, int axis, Int man
         write_visible += many * (write_visible - level.times[3]);
         store_visible += many * (store_visible - level.times[4]);
         for (int kind = 0; kind < kLedger; ++kind) ledger[kind] += many * (ledger[kind] - level.times[5 + kind]);
-        for (Int* time : {&dispatched, &free_load, &free_compute, &free_store}) *time += cycles;
-        for (Ring<Int>* queue : {&loads, &computes, &stores})
+        for (Int* time : {&dispatched, &free_load, &free_compute, &free_store, &arrived}) *time += cycles;
+        for (Ring<Int>* queue : {&loads, &computes, &stores, &taken})
             for (Int& pop : queue->pops) pop += cycles;
         for (Slots<Int>* tiles : {&a, &b, &c}) {
             for (Slot& slot : tiles->slots) {
@@ -418,7 +434,8 @@ template <class Time> bool Walk<Time>::run(const Rows& rows, Int* ledger_of_row)
     if (rows.shared(prologue_)) load(Time{}, rows.read<Time>(prologue_));
     if (!loop<0>()) return false;
     while (head < pending.size()) store();
-    end = later<Time>(later<Time>(dispatched + 1, load_visible), write_visible, store_visible);
+    if (mapped) dispatched = later<Time>(dispatched, arrive() - 1);  // of END
+    end = later<Time>(later<Time>(dispatched + 1, load_visible), write_visible, store_visible + rows.read<Time>(confirmation_));
     if constexpr (kSingle) {
         ledger[kDrain] = write_visible - free_compute;
         ledger[kStoreTail] = end - write_visible;
@@ -432,9 +449,10 @@ bool fits(const Int* row) {
     const auto largest = [row](int column, int count) { return 1.0 * *std::max_element(row + column, row + column + count); };
     const double loads = largest(a_m_0_, 4) * largest(a_k_0_, 2) + largest(b_n_0_, 2) * largest(b_k_0_, 2);
     const double arrays = largest(c_n_0_, 2) * (largest(c_m_0_, 4) * largest(c_k_0_, 2) + 2 * largest(s_m_0_, 4));
-    const double waits = largest(tail_0_, 4) + 4.0 * row[latency_] + row[preload_] + row[store_latency_] + 16;
+    const double latencies = 4.0 * row[latency_] + row[preload_] + row[store_latency_] + row[confirmation_];
+    const double waits = largest(tail_0_, 4) + latencies + 6.0 * row[command_interval_] + 16;
     const double steps = static_cast<double>(row[tiles_m_]) * row[tiles_n_] * row[tiles_k_];
-    return steps * (loads + arrays + waits) + row[prologue_] + row[sets_] < (1u << 31) - 1.0;
+    return steps * (loads + arrays + waits) + row[prologue_] + row[sets_] * (row[command_interval_] + 1.0) < (1u << 31) - 1.0;
 }
 
 bool alike(const Int* row, const Int* other) {

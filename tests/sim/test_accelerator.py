@@ -89,7 +89,7 @@ def test_an_illegal_command_raises_the_error_flag_and_does_not_hang(job, word):
     illegal = np.zeros((1, 32), np.uint8)
     illegal[0, 0] = word
     memory = image_of(problem, operands)
-    run = model("output-stationary").run_words(np.concatenate([program.words[:5], illegal, program.words[5:]]), memory, max_cycles=50_000)
+    run = model("output-stationary").run(np.concatenate([program.words[:5], illegal, program.words[5:]]), memory, max_cycles=50_000)
     assert run.error
     assert np.array_equal(result_of(program, memory), expected(problem, operands))
     assert not model("output-stationary").run(program, memory).error
@@ -98,14 +98,14 @@ def test_an_illegal_command_raises_the_error_flag_and_does_not_hang(job, word):
 def test_a_stream_without_end_is_named(job):
     problem, program, operands = job
     with pytest.raises(SimulationError, match=r"^the command stream ended without END being accepted"):
-        model("output-stationary").run_words(program.words[:-1], image_of(problem, operands), hang_limit=2000)
+        model("output-stationary").run(program.words[:-1], image_of(problem, operands), hang_limit=2000)
 
 
 def test_the_watchdog_names_the_awaited_counter(job):
     problem, program, operands = job
     words = program.words[[0, 1, 2, *range(4, len(program.words))]]  # without the first load
     with pytest.raises(SimulationError, match=r"compute waits for loads"):
-        model("output-stationary").run_words(words, image_of(problem, operands), hang_limit=2000)
+        model("output-stationary").run(words, image_of(problem, operands), hang_limit=2000)
 
 
 def test_a_bound_on_cycles_holds(job):
