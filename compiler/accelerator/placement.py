@@ -25,6 +25,10 @@ from .schedule import Turn
 from .window import Dimension, NoPlace, Window, dimensions, evaluate, is_plain, radix, window_of
 
 
+MAX_TURNS = 4096
+"""Most convolutions that one program is made of."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """An operator as turns of one convolution.
@@ -169,10 +173,7 @@ def place(einsum: Einsum) -> Placement | Rejected:
     form = split_phases(einsum)
     orders = (True, False) if form.a.constant and not form.b.constant else (False, True)
     answers = [_place(form.swapped() if swapped else form, swapped=swapped) for swapped in orders]
-    found = [answer for answer in answers if isinstance(answer, Placement)]
-    if len(found) == 2 and found[0].op.filters < found[1].op.filters and not found[1].swapped:
-        return found[1]
-    return found[0] if found else answers[0]
+    return next((answer for answer in answers if isinstance(answer, Placement)), answers[0])
 
 
 def _place(einsum: Einsum, *, swapped: bool) -> Placement | Rejected:
@@ -285,6 +286,13 @@ class _Search:
         self, outer: Sequence[str], outside: Sequence[Dimension], pixels: Sequence[Dimension]
     ) -> Iterator[tuple[Window | None, dict[str, int], int | None]]:
         """Window, values of the outer axes, and which of the activations' copies is read, for every turn; None for those outside."""
+        count = math.prod(self.extents[axis] for axis in outer)
+        if count > MAX_TURNS:
+            raise NoPlace(
+                Reason.NON_AFFINE,
+                f"{self.einsum.name} would be {count} convolutions along {', '.join(outer)}; allowed: {MAX_TURNS}",
+                f"copy operand {self.einsum.a.tensor} into the order in which it is read, at the price of one more pass over it",
+            )
         for values in itertools.product(*(range(self.extents[axis]) for axis in outer)):
             at = dict(zip(outer, values, strict=True))
             fixed = {axis: Index((), value) for axis, value in at.items()}
@@ -344,16 +352,23 @@ class _Search:
         return [name for index in self.einsum.out_index for atom, _ in index.terms if isinstance(atom, str) for name in (atom,)]
 
     def _check_weights(self, answer: Placement) -> None:
-        """Refuse a second operand of run time whose products are not innermost."""
+        """Refuse a second operand of run time that would have to be transposed, copied per window, or summed by the host."""
         access = self.einsum.b
-        if access.constant or not answer.channels:
+        if access.constant:
             return
-        last = [index for index, size in zip(access.index, access.shape, strict=True) if size > 1][-1:]
-        if last and answer.channels[-1] not in last[0].axes:
+        if answer.corrected:
+            raise NoPlace(
+                Reason.OPERAND_EXPRESSION,
+                f"operand {self.einsum.a.tensor} has the zero point {self.einsum.a.zero_point}, which needs a sum of {access.tensor} per output",
+            )
+        counted = [radix(index, self.extents, size) for index, size in zip(access.index, access.shape, strict=True) if index.terms]
+        order = [axis for axes in counted for axis in axes or []]
+        products = [*answer.window, *answer.channels]
+        if any(axes is None for axes in counted) or order[len(order) - len(products) :] != products:
             raise NoPlace(
                 Reason.LAYOUT,
-                f"the reduction {answer.channels[-1]} is not the last dimension of operand {access.tensor}, which is no constant",
-                f"store {access.tensor} with {answer.channels[-1]} last, at the price of one transposition",
+                f"the reduction {', '.join(products)} is not the last dimension of operand {access.tensor}, which is no constant",
+                f"store {access.tensor} with {', '.join(products)} last, at the price of one more pass over it",
             )
 
     def _sums(

@@ -287,11 +287,10 @@ def _contraction_of(block: Any) -> Contraction:
 
 def _tensors(function: Any, block: Any) -> dict[str, Tensor]:
     tensors = {}
-    for match in block.match_buffers:
+    for operand, match in zip("abc", block.match_buffers, strict=True):  # in the order of the intrinsic's parameters
         source = match.source.source
         position = next((number for number, param in enumerate(function.params) if param.same_as(source)), None)
         shape = tuple(int(extent) for extent in source.shape)
-        operand = match.buffer.name[0].lower()
         tensors[operand] = Tensor(name=source.name, shape=shape, dtype=str(source.dtype), parameter=position)
     return tensors
 
