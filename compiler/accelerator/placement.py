@@ -24,7 +24,6 @@ from .convolution import Convolution, pixel_grid
 from .schedule import Turn
 from .window import Dimension, NoPlace, Window, dimensions, evaluate, is_plain, radix, window_of
 
-
 MAX_TURNS = 4096
 """Most convolutions that one program is made of."""
 
@@ -357,10 +356,10 @@ class _Search:
         if access.constant:
             return
         if answer.corrected:
-            raise NoPlace(
-                Reason.OPERAND_EXPRESSION,
-                f"operand {self.einsum.a.tensor} has the zero point {self.einsum.a.zero_point}, which needs a sum of {access.tensor} per output",
+            detail = (
+                f"the zero point {self.einsum.a.zero_point} of operand {self.einsum.a.tensor} needs sums of {access.tensor} at run time"
             )
+            raise NoPlace(Reason.OPERAND_EXPRESSION, detail)
         counted = [radix(index, self.extents, size) for index, size in zip(access.index, access.shape, strict=True) if index.terms]
         order = [axis for axes in counted for axis in axes or []]
         products = [*answer.window, *answer.channels]

@@ -115,7 +115,10 @@ def test_random_tiles_and_orders(seed):
     chunk = Problem(machine=machine, op=gemm(1, 1, 1)).chunk
     tile = tuple(int(size) for size in (rng.integers(2, 9), 4 * rng.integers(1, 4), chunk))
     counts = [int(count) for count in rng.integers(1, 5, 3)]
-    inner = {axis: int(rng.choice([part for part in range(1, count + 1) if count % part == 0])) for axis, count in zip("mnk", counts)}
+    inner = {
+        axis: int(rng.choice([part for part in range(1, count + 1) if count % part == 0]))
+        for axis, count in zip("mnk", counts, strict=True)
+    }
     m, n, k = (size * count for size, count in zip(tile, counts, strict=True))
     order = ORDERS[int(rng.integers(6))]
     sch = scheduled(m, n, k, tile, order, inner=inner, machine=machine)
