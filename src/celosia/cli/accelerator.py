@@ -29,6 +29,12 @@ def add_simulate(families: Any) -> None:
     parser.add_argument(
         "--schedule", default="best", metavar="best|JSON", help="best (searched), or a schedule as an earlier run printed it"
     )
+    parser.add_argument(
+        "--through",
+        default="native",
+        metavar="native|tvm",
+        help="who cuts and orders the loops: the accelerator's scheduler (default), or TVM",
+    )
     parser.add_argument("--fidelity", default="both", metavar="model|rtl|both", help="exact model, RTL, or both compared (default)")
     parser.add_argument("--latency", type=positive, default=20, metavar="N", help="cycles from a read request to its data (default 20)")
     parser.add_argument(
@@ -56,15 +62,17 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
         return _run_program(point, arguments, console)
     operator = gemm_shape(arguments.gemm) if arguments.gemm else arguments.operator
     from ..compiler.accelerator.job import typical_operands, typical_output
-    from ..explore.accelerator import in_words, sensitivity, simulate_accelerator
+    from ..explore.accelerator import in_words, sensitivity
+    from ..explore.accelerator_operator import simulate_operator
     from ..intrinsics.accelerator import MemoryTiming
 
     timing = MemoryTiming(latency=arguments.latency)
     output = typical_output(arguments.output, residual=arguments.residual)
     target = arguments.save_program
-    result = simulate_accelerator(
+    result = simulate_operator(
         point,
         operator,
+        through=arguments.through,
         schedule=_schedule(arguments.schedule),
         fidelity=arguments.fidelity,
         output=output,
@@ -180,6 +188,7 @@ def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:
         name,
         f"output {verdict}; model {result.model_cycles:,} cycles, {_rtl_words(result.rtl_cycles, result.events_equal)}",
         f"{result.macs:,} MACs, utilization {result.utilization:.3f}; schedule {schedule}; {result.commands:,} commands",
+        _mapped(result.mapping),
         *words,
         "",
         _ledgers(result.ledger, result.critical_path, result.cycles),
@@ -196,6 +205,15 @@ def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:
         ]
         lines += ["", table(["doubled", "to", "cycles", "change %"], doubled)]
     return "\n".join([*lines, "", f"built in {result.build_seconds:.2f} s, simulated in {result.simulation_seconds:.2f} s"])
+
+
+def _mapped(mapping: Any) -> str:
+    if mapping["through"] == "native":
+        moved = ", ".join(f"{name} {how}" for name, how in mapping["movement"].items())
+        return f"{mapping['turns']} convolution{'s' if mapping['turns'] > 1 else ''}; {moved}"
+    tile = " x ".join(map(str, mapping["tile"]))
+    copied = ", ".join(mapping["copied"]) or "nothing"
+    return f"through TVM, route {mapping['route']}, tile {tile}; the module copies {copied} on the host"
 
 
 def _share(ledger: Any, cycles: int) -> list[list[str]]:
