@@ -19,8 +19,9 @@ from typing import Any
 
 from celosia.explore.evaluator import ModelEvaluator, objectives_of
 from celosia.explore.front import hypervolume
+from celosia.explore.hardware import InfeasibleError, Vector
 from celosia.explore.journal import Journal
-from celosia.explore.problem import InfeasibleError, Problem, Vector
+from celosia.explore.problem import Problem
 from celosia.explore.run import estimated_area
 from celosia.explore.search import Search, SearchResult
 from celosia.explore.study import Study

@@ -49,6 +49,12 @@ class Candidate:
         """Values of the schedule variables of one operator."""
         return dict(next(schedule for name, schedule in self.schedules if name == operator))
 
+    def scheduled(self, schedules: Mapping[str, Mapping[str, Any]] | None) -> Candidate:
+        """The candidate with schedules that its evaluation found (None: with its own)."""
+        if schedules is None:
+            return self
+        return Candidate(self.design, tuple((name, tuple(values.items())) for name, values in schedules.items()))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the design's hash stands beside its parameters."""
         schedules = {name: {key: _plain(value) for key, value in schedule} for name, schedule in self.schedules}

@@ -8,12 +8,15 @@ from typing import Any, Protocol
 from ..compiler.schedule import ScheduleSpace, schedule_space
 from ..intrinsics import ParameterError, stream_cycles
 from .candidate import Candidate, Schedule
-from .problem import InfeasibleError
+from .hardware import InfeasibleError
 
 Measurements = dict[str, Any]
 Area = Callable[[Any], float]
 """Area of a design point; the unit is in the objective's name."""
 
+
+ENVIRONMENT_ERRORS = ("ToolFailedError", "ToolNotFoundError", "MemoryError", "OSError")
+"""Classes of errors that say something of the surroundings, not of a candidate: a resumed run tries again."""
 
 SOURCES = {"area_transistors": "estimate", **dict.fromkeys(("cycles", "multipliers", "stream_bits", "bytes_packed"), "model")}
 """Where each number of the model comes from."""
@@ -57,9 +60,7 @@ class ModelEvaluator:
     def evaluate(self, candidate: Candidate) -> Measurements:
         """Sum over operators, each times its weight."""
         measurements = self._measure(candidate)
-        for name, limit in self._limits:
-            if measurements[name] > limit:
-                raise InfeasibleError("limits", ParameterError(f"{name} is {measurements[name]}, above the limit of {limit}"))
+        check_limits(measurements, self._limits)
         return measurements
 
     def _measure(self, candidate: Candidate) -> Measurements:
@@ -96,6 +97,13 @@ class ModelEvaluator:
         if key not in self._spaces:
             self._spaces[key] = schedule_space(self._operators[name], candidate.design.machine)
         return self._spaces[key]
+
+
+def check_limits(measurements: Measurements, limits: Sequence[tuple[str, float]]) -> None:
+    """Raise `InfeasibleError` if a number that is known is above its limit."""
+    for name, limit in limits:
+        if name in measurements and measurements[name] > limit:
+            raise InfeasibleError("limits", ParameterError(f"{name} is {measurements[name]:g}, above the limit of {limit:g}"))
 
 
 def stream_bits(design: Any) -> int:

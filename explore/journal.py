@@ -75,6 +75,11 @@ class Record:
         """What makes two evaluations the same."""
         return (self.hash, self.fidelity, self.operator)
 
+    @property
+    def infeasible(self) -> bool:
+        """Whether there is nothing to measure: the error is not of the measurement but of an earlier stage."""
+        return self.error is not None and self.error["stage"] != self.fidelity
+
     def to_line(self) -> bytes:
         """One line of JSON with its newline."""
         return (json.dumps({"kind": "evaluation", **self.__dict__}, separators=(",", ":"), ensure_ascii=False) + "\n").encode()

@@ -16,6 +16,8 @@ LABELS = {
     "multipliers": "multipliers",
     "stream_bits": "operand bits per cycle",
     "bytes_packed": "bytes packed on the host",
+    "memory_kib": "memories in KiB",
+    "port_bytes": "bytes per cycle of the memory port",
 }
 PLACES = ((7, 7, "left"), (-7, -13, "right"), (7, -13, "left"), (-7, 7, "right"))
 

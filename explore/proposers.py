@@ -10,9 +10,9 @@ from typing import Any
 
 from .evaluator import objectives_of
 from .front import pareto_front
+from .hardware import HardwareProblem, InfeasibleError, Vector
 from .journal import Record
 from .nevergrad_space import NevergradSpace
-from .problem import InfeasibleError, Problem, Vector
 
 FAILED_LOSS = 60.0
 """Logarithm that stands for an objective of a failed candidate until a worse one is known; e**60 is beyond any real value."""
@@ -34,20 +34,20 @@ class Outcome:
         return cls(tuple(math.log(max(value, 1e-9)) for value in values), record.measurements.get("operators", {}))
 
 
-def warm_start(problem: Problem) -> list[Vector]:
+def warm_start(problem: HardwareProblem) -> list[Vector]:
     """Corners and middle of every family's domain, under every loop order, with every loop whole on its inner level."""
-    orders = max((len(slots.orders) for slots in problem.slots), default=1)
+    orders = max((len(slots.orders) for slots in problem.schedule_slots), default=1)
     starts = []
     for assignment in problem.corners():
         hardware = problem.hardware.encode(assignment)
-        starts += [(*hardware, *(index for slots in problem.slots for index in slots.whole(order))) for order in range(orders)]
+        starts += [(*hardware, *(index for slots in problem.schedule_slots for index in slots.whole(order))) for order in range(orders)]
     return list(dict.fromkeys(starts))
 
 
 class NevergradProposer:
     """A Nevergrad optimiser over the whole vector, told several losses at once."""
 
-    def __init__(self, problem: Problem, *, budget: int) -> None:
+    def __init__(self, problem: HardwareProblem, *, budget: int) -> None:
         import nevergrad as ng
 
         study = problem.study
@@ -116,7 +116,7 @@ class Refiner:
     NEAREST = 3
     STAGES = 4
 
-    def __init__(self, problem: Problem, objectives: Sequence[str]) -> None:
+    def __init__(self, problem: HardwareProblem, objectives: Sequence[str]) -> None:
         self._problem = problem
         self._objectives = objectives
         self._known: dict[str, _Known] = {}
@@ -210,7 +210,7 @@ class Refiner:
             yield self._vector(member.hardware, [moves[j] if j < len(moves) else schedule for moves, schedule in own])
 
 
-def _neighbours(problem: Problem, place: int, schedule: Vector) -> list[Vector]:
+def _neighbours(problem: HardwareProblem, place: int, schedule: Vector) -> list[Vector]:
     """Index vectors one step away: the next ones of an ordered axis, every other value of an unordered one."""
     axes = problem.space.axes[problem.places[place]]
     found = []

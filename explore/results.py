@@ -15,14 +15,14 @@ from typing import Any
 
 from ..intrinsics import CelosiaError
 from .candidate import Candidate
-from .evaluator import objectives_of
+from .evaluator import ENVIRONMENT_ERRORS, objectives_of
 from .front import hypervolume, pareto_front
 from .journal import Record
 from .plot import Dot, Plot
 from .study import Study
+from .verify import Verdict
 
 FILES = ("results.json", "front.json", "front.csv", "front.png", "front.svg", "verilog")
-ENVIRONMENT_ERRORS = ("ToolFailedError", "ToolNotFoundError")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,6 @@ class Member:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, the same in every run of the study."""
-        timeless = {
-            name: {key: value for key, value in run.items() if not key.endswith("_seconds")} for name, run in self.operators.items()
-        }
         design = self.candidate.design
         return {
             "name": self.name,
@@ -70,8 +67,19 @@ class Member:
             "sources": dict(self.sources),
             "utilization": self.utilization,
             "schedules": self.candidate.to_dict()["schedules"],
-            "operators": timeless,
+            "operators": _timeless(self.operators),
         }
+
+
+def _timeless(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Measurements of operators without what differs from run to run."""
+    return {name: {key: value for key, value in run.items() if not key.endswith("_seconds")} for name, run in runs.items()}
+
+
+def plain_of(verdict: Verdict) -> dict[str, Any]:
+    """A verified candidate that is no member, for JSON."""
+    runs = {name: record.measurements or {"error": dict(record.error or {})} for name, record in verdict.records.items()}
+    return {"candidate_hash": verdict.candidate.hash, **verdict.candidate.to_dict(), "operators": _timeless(runs)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +94,10 @@ class StudyResult:
         Sorted by the objectives; every member is verified.
     rejected : tuple of mapping
         Members that failed their verification: name, design, operator, error. Empty if all is well.
-    evaluated, failed : int
-        Distinct candidates, and those of them that have no measurements.
+    sample : tuple of mapping
+        Candidates beside the front that were run on RTL too.
+    evaluated, infeasible, failed : int
+        Distinct candidates; those of them that are illegal or above a limit; and those whose measurement failed.
     front_size : int
         Members of the whole front of the search, before it was thinned to ``front_limit``.
     seconds : mapping
@@ -102,7 +112,9 @@ class StudyResult:
     folder: Path
     front: tuple[Member, ...] = ()
     rejected: tuple[Mapping[str, Any], ...] = ()
+    sample: tuple[Mapping[str, Any], ...] = ()
     evaluated: int = 0
+    infeasible: int = 0
     failed: int = 0
     front_size: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -133,11 +145,13 @@ class StudyResult:
             "folder": str(self.folder),
             "interrupted": self.interrupted,
             "evaluated": self.evaluated,
+            "infeasible": self.infeasible,
             "failed": self.failed,
             "failures": _count_failures(self.records),
             "front_size": self.front_size,
             "front": [member.to_dict() for member in self.front],
             "rejected": [dict(each) for each in self.rejected],
+            **self._audit(),
             "hypervolume": self.hypervolume,
             "seconds": dict(self.seconds),
             "versions": dict(self.versions),
@@ -152,14 +166,15 @@ class StudyResult:
         front = [[member.objectives[name] for name in names] for member in self.front]
         return {"value": hypervolume(front, reference) if front else 0.0, "reference": reference}
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of the front for people."""
-        header = ["design", "multipliers", *self.study.objectives, "utilization", "RTL"]
-        rows = []
-        for m in self.front:
-            values = (f"{m.objectives[name]:,.0f}" for name in self.study.objectives)
-            rows.append([m.name, str(m.candidate.design.macs_per_cycle), *values, f"{m.utilization:.3f}", "equal"])
-        return header, rows
+    def _audit(self) -> dict[str, Any]:
+        """What a study of accelerators compared on RTL, and the sample beside the front."""
+        if not self.study.of_accelerators:
+            return {}
+        runs = [run for member in self.front for run in member.operators.values()]
+        runs += [run for each in self.sample for run in each["operators"].values()]
+        counts = {"members": len(self.front), "sample": len(self.sample), "runs": len(runs)}
+        counts |= {key: sum(bool(run.get(key)) for run in runs) for key in ("matches_reference", "events_equal")}
+        return {"audit": counts, "sample": [dict(each) for each in self.sample]}
 
 
 def _count_failures(records: Sequence[Record]) -> dict[str, int]:
@@ -284,7 +299,7 @@ def plot_of(result: StudyResult) -> Plot:
             x=m.objectives[x_name],
             y=m.objectives[y_name],
             group=_group(m.candidate.design.to_dict()),
-            label=m.name.replace("systolic_", ""),
+            label=m.name.replace("systolic_", "").replace("accelerator_", ""),
         )
         for m in result.front
     ]
@@ -316,4 +331,5 @@ def _subtitle(result: StudyResult) -> str:
 
 
 def _group(design: Mapping[str, Any]) -> str:
-    return f"{design['family']}, {design['dataflow']}" if "dataflow" in design else str(design["family"])
+    kind = design.get("dataflow", design.get("core"))
+    return f"{design['family']}, {kind}" if kind else str(design["family"])

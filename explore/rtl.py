@@ -37,7 +37,7 @@ class RtlEvaluator:
         """Every operator of the candidate, one after another, each judged."""
         runs = {name: self.run(candidate, name) for name in self.operators}
         for name, run in runs.items():
-            check(run, candidate, name, expected=run.model_cycles, seed=self.seed)
+            self.check(run, candidate, name, expected=run.model_cycles)
         total = sum(self.operators[name].weight * run.cycles for name, run in runs.items())
         return {"cycles": total, "operators": {name: run.cycles for name, run in runs.items()}, "sources": {"cycles": "rtl"}}
 
@@ -47,6 +47,10 @@ class RtlEvaluator:
         schedule = schedule_space(operator, candidate.design.machine).schedule(candidate.schedule(name))
         inputs, reference = self._operands(name)
         return run_operator(candidate.design, operator, schedule, inputs=inputs, reference=reference, progress=progress)
+
+    def check(self, run: Measurement, candidate: Candidate, name: str, *, expected: int | None) -> None:
+        """As `check`, with the seed of this evaluator."""
+        check(run, candidate, name, expected=expected, seed=self.seed)
 
     def _operands(self, name: str) -> tuple[Any, Any]:
         """Operands and reference output of an operator (made once)."""

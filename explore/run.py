@@ -1,4 +1,4 @@
-"""A whole study: search by the model, verification of the front on RTL, results."""
+"""A whole study: search by the model, verification of the front (and of a sample) on RTL, results."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..intrinsics import ParameterError
 from .candidate import Candidate
 from .evaluator import Area, Evaluator, ModelEvaluator, objectives_of
 from .folder import JOURNAL, prepare, write_study
 from .front import thin
+from .hardware import HardwareProblem
 from .journal import Journal, Record
 from .problem import Problem
-from .results import Member, StudyResult, names_of, write_results
+from .results import Member, StudyResult, names_of, plain_of, write_results
 from .rtl import RtlEvaluator
 from .search import Search, SearchResult
 from .study import Study
@@ -50,7 +54,7 @@ def explore(
     resume : bool
         Go on from the journal in the folder, if there is one.
     workers : int, >= 1
-        Members verified at the same time; results do not depend on it.
+        Candidates evaluated and members verified at the same time; results do not depend on it.
     progress : callable, optional
         Called as ``progress(action, done, total, note)`` from this thread.
     area, evaluator, verifier : optional
@@ -65,6 +69,8 @@ def explore(
     ------
     CelosiaError
         If the folder or the study is refused, or a tool is missing.
+    AuditError
+        If RTL and model of an accelerator differ in anything; the message holds a command that shows it.
     """
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise ParameterError(f"workers must be an integer of at least 1, not {workers!r}; nearest legal value: 1")
@@ -93,8 +99,8 @@ class _Run:
     ) -> None:
         self.study, self.folder, self.workers, self.progress = study, folder, workers, progress
         self.operators = study.workload.resolve()
-        self.evaluator = evaluator or ModelEvaluator(self.operators, area or estimated_area, study.limits)
-        self.verifier: Verifier = verifier or RtlEvaluator(self.operators, seed=study.seed)
+        self.problem, own_evaluator, own_verifier = _parts(study, self.operators, area)
+        self.evaluator, self.verifier = evaluator or own_evaluator, verifier or own_verifier
         self.seconds: dict[str, float] = {}
 
     def all(self, journal: Journal, stop: Callable[[], bool]) -> StudyResult:
@@ -103,40 +109,66 @@ class _Run:
         if found.interrupted:
             return self._interrupted(found)
         front = self.thinned(found)
+        sample = self.sampled(found, front)
         try:
             with self._timed("verify"):
-                verdicts = self.verify(front, journal, stop)
+                verdicts = self.verify([*front, *sample], journal, stop)
         except StoppedError:
             return self._interrupted(found)
-        result = self.judged(found, front, verdicts)
+        result = self.judged(found, front, verdicts[: len(front)], verdicts[len(front) :])
         self.progress("write", 0, 1, "")
         write_results(result)
         return result
 
     def search(self, journal: Journal, stop: Callable[[], bool]) -> SearchResult:
-        problem = Problem(self.study, self.operators)
-        return Search(problem, self.evaluator, journal, versions=model_versions(), progress=self.progress, stop=stop).run()
+        problem = self.problem if self.problem is not None else Problem(self.study, self.operators)
+        # evaluations of blocks take less time than handing them over
+        shared = self.workers > 1 and self.study.of_accelerators
+        with ThreadPoolExecutor(self.workers) if shared else contextlib.nullcontext() as pool:
+            search = Search(problem, self.evaluator, journal, versions=model_versions(), progress=self.progress, stop=stop, executor=pool)
+            return search.run()
 
     def thinned(self, found: SearchResult) -> list[Record]:
         front = found.front(self.study.objectives)
         points = [objectives_of(record.measurements or {}, self.study.objectives) for record in front]
         return [front[place] for place in thin(points, self.study.front_limit)] if front else []
 
-    def verify(self, front: Sequence[Record], journal: Journal, stop: Callable[[], bool]) -> list[Verdict]:
-        members = [(Candidate.from_dict(record.candidate), _expected(record)) for record in front]
-        verification = Verification(self.verifier, journal, seed=self.study.seed, workers=self.workers, progress=self.progress, stop=stop)
-        return verification.run(members)
+    def sampled(self, found: SearchResult, front: Sequence[Record]) -> list[Record]:
+        """Evaluated candidates that are not verified as members of the front, drawn by the seed of the study."""
+        verified = {record.hash for record in front}
+        others = [record for record in found.succeeded if record.hash not in verified]
+        wanted = self.study.accelerator.audit_sample if self.study.of_accelerators else 0
+        places = np.random.default_rng(self.study.seed).permutation(len(others))[:wanted]
+        return [others[place] for place in sorted(places)]
 
-    def judged(self, found: SearchResult, front: Sequence[Record], verdicts: Sequence[Verdict]) -> StudyResult:
+    def verify(self, records: Sequence[Record], journal: Journal, stop: Callable[[], bool]) -> list[Verdict]:
+        verification = Verification(
+            self.verifier,
+            journal,
+            seed=self.study.seed,
+            workers=self.workers,
+            progress=self.progress,
+            stop=stop,
+            strict=self.study.of_accelerators,
+        )
+        return verification.run([(scheduled(record), _expected(record)) for record in records])
+
+    def judged(self, found: SearchResult, front: Sequence[Record], verdicts: Sequence[Verdict], audited: Sequence[Verdict]) -> StudyResult:
         names = names_of([verdict.candidate for verdict in verdicts])
         judged = list(zip(names, front, verdicts, strict=True))
         members = [self._member(name, record, verdict) for name, record, verdict in judged if not verdict.failures]
         rejected = [
             {"name": name, "design": verdict.candidate.design.to_dict(), "operator": failure.operator, "error": dict(failure.error or {})}
-            for name, _, verdict in judged
+            for name, verdict in (*((name, verdict) for name, _, verdict in judged), *(("sample", verdict) for verdict in audited))
             for failure in verdict.failures
         ]
-        return self._result(found, front=tuple(members), rejected=tuple(rejected), front_size=len(found.front(self.study.objectives)))
+        return self._result(
+            found,
+            front=tuple(members),
+            rejected=tuple(rejected),
+            front_size=len(found.front(self.study.objectives)),
+            sample=tuple(plain_of(verdict) for verdict in audited),
+        )
 
     def _member(self, name: str, record: Record, verdict: Verdict) -> Member:
         measured = record.measurements or {}
@@ -154,7 +186,8 @@ class _Run:
             study=self.study,
             folder=self.folder,
             evaluated=len(found.records),
-            failed=len(found.records) - len(found.succeeded),
+            infeasible=sum(record.infeasible for record in found.records),
+            failed=sum(record.error is not None and not record.infeasible for record in found.records),
             records=found.records,
             seconds=self.seconds,
             versions={**model_versions(), **rtl_versions()},
@@ -166,6 +199,23 @@ class _Run:
         started = time.perf_counter()
         yield
         self.seconds[stage] = round(time.perf_counter() - started, 3)
+
+
+def _parts(study: Study, operators: Sequence[Any], area: Area | None) -> tuple[HardwareProblem | None, Evaluator, Verifier]:
+    """Space, evaluator and verifier of a kind of hardware; the space of blocks takes seconds to learn and is made when it is needed."""
+    if not study.of_accelerators:
+        evaluator = ModelEvaluator(operators, area or estimated_area, study.limits)
+        return None, evaluator, RtlEvaluator(operators, seed=study.seed)
+    from .accelerator_evaluator import AcceleratorEvaluator, AcceleratorVerifier
+    from .accelerator_problem import AcceleratorProblem
+
+    problem = AcceleratorProblem(study, operators)
+    return problem, AcceleratorEvaluator(problem, area or estimated_area), AcceleratorVerifier(problem, seed=study.seed)
+
+
+def scheduled(record: Record) -> Candidate:
+    """The candidate of a record, with the schedules that its evaluation found."""
+    return Candidate.from_dict(record.candidate).scheduled((record.measurements or {}).get("schedules"))
 
 
 def estimated_area(point: Any) -> float:

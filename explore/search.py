@@ -18,8 +18,8 @@ from ..intrinsics import CelosiaError
 from .candidate import Candidate, digest
 from .evaluator import Evaluator, Measurements, error_record, objectives_of
 from .front import pareto_front
+from .hardware import HardwareProblem, InfeasibleError, Vector
 from .journal import Journal, Record
-from .problem import InfeasibleError, Problem, Vector
 from .proposers import NevergradProposer, Outcome, Refiner, warm_start
 
 Progress = Callable[..., None]
@@ -77,7 +77,7 @@ class Search:
         Where evaluations run; None: in this thread.
     """
 
-    problem: Problem
+    problem: HardwareProblem
     evaluator: Evaluator
     journal: Journal
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -21,15 +21,30 @@ else:
     import tomli as tomllib
 
 OBJECTIVES = {
-    "cycles": "cycles of all operators, each times its weight (exact model of the streams)",
-    "area_transistors": "transistors of the block (estimate from per-element synthesis figures)",
-    "multipliers": "multipliers of the block",
-    "stream_bits": "bits of operands that the block takes per cycle",
+    "cycles": "cycles of all operators, each times its weight (exact model)",
+    "area_transistors": "transistors (estimate from per-element synthesis figures; of an accelerator also 6 per bit of its memories)",
+    "multipliers": "multipliers",
+    "stream_bits": "bits of operands that a block takes per cycle",
     "bytes_packed": "bytes that pack and unpack blocks write on the host, over all operators",
+    "memory_kib": "KiB of an accelerator's memories",
+    "port_bytes": "bytes per cycle of an accelerator's memory port",
 }
 """What can be minimised."""
 
+ACCELERATOR = "accelerator"
+BLOCKS_ONLY = ("stream_bits", "bytes_packed")
+ACCELERATORS_ONLY = ("memory_kib", "port_bytes")
+"""Objectives of one kind of study."""
+
+SCHEDULES = {"balanced": 400, "best": 200, "search": 2000}
+"""Where the schedules of an accelerator come from, with the default budget: an exhaustive search costs more than a proposal."""
+
+EXPLORED = (*FAMILIES, ACCELERATOR)
+"""Families that a study may name."""
+
+KEYS = ("name", "seed", "budget", "objectives", "front_limit", "limits", "hardware", "workload", "search", ACCELERATOR)
 MAX_BUDGET = 10_000_000
+DEFAULT_BUDGET = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +118,26 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AcceleratorOptions:
+    """What only a study of accelerators has.
+
+    Parameters
+    ----------
+    schedules : key of `SCHEDULES`
+        ``balanced``: every design takes the schedules that `balanced_schedule` finds; ``best``: those of `best_schedule`, the
+        optimum of all tile sizes. ``search``: schedules are variables beside those of the hardware.
+    audit_sample : int, >= 0
+        Evaluated candidates, not on the front, that are run on RTL with the front, all operators.
+    memory_latency : int, >= 1
+        Cycles from a read request to its data.
+    """
+
+    schedules: str = "balanced"
+    audit_sample: int = 4
+    memory_latency: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """Everything that determines a result.
 
@@ -120,6 +155,8 @@ class Study:
     limits : tuple of (key of `OBJECTIVES`, number)
         A candidate with a larger value is infeasible.
     search : SearchOptions
+    accelerator : AcceleratorOptions
+        Without effect in a study of blocks.
     """
 
     name: str
@@ -131,6 +168,12 @@ class Study:
     front_limit: int = 12
     limits: tuple[tuple[str, float], ...] = ()
     search: SearchOptions = field(default_factory=SearchOptions)
+    accelerator: AcceleratorOptions = field(default_factory=AcceleratorOptions)
+
+    @property
+    def of_accelerators(self) -> bool:
+        """Whether the hardware is accelerators with memory; then no table is anything else."""
+        return any(hardware.family == ACCELERATOR for hardware in self.hardware)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -155,6 +198,7 @@ class Study:
             "hardware": hardware,
             "workload": {"operators": entries, **types},
             "search": dict(self.search.__dict__),
+            **({ACCELERATOR: dict(self.accelerator.__dict__)} if self.of_accelerators else {}),
         }
 
     @classmethod
@@ -166,17 +210,23 @@ class Study:
         FormatError
             Names the field, what is allowed and the nearest legal key or value.
         """
-        table = _Table("study", data, ("name", "seed", "budget", "objectives", "front_limit", "limits", "hardware", "workload", "search"))
+        table = _Table("study", data, KEYS)
+        hardware = _hardware(table)
+        accelerators = any(each.family == ACCELERATOR for each in hardware)
+        own = _accelerator(table, accelerators)
+        proposals = SCHEDULES[own.schedules] if accelerators else DEFAULT_BUDGET
+        allowed = tuple(name for name in OBJECTIVES if name not in (BLOCKS_ONLY if accelerators else ACCELERATORS_ONLY))
         return cls(
             name=table.text("name"),
             seed=table.integer("seed", 0, 2**32 - 1, default=0),
-            budget=table.integer("budget", 1, MAX_BUDGET, default=2000),
-            objectives=_objectives(table),
+            budget=table.integer("budget", 1, MAX_BUDGET, default=proposals),
+            objectives=_objectives(table, allowed),
             front_limit=table.integer("front_limit", 1, 1000, default=12),
-            limits=_limits(table),
-            hardware=_hardware(table),
-            workload=_workload(table),
+            limits=_limits(table, allowed),
+            hardware=hardware,
+            workload=_workload(table, accelerators),
             search=_search(table),
+            accelerator=own,
         )
 
     @classmethod
@@ -246,18 +296,18 @@ class _Table:
         return value
 
 
-def _objectives(table: _Table) -> tuple[str, ...]:
+def _objectives(table: _Table, allowed: Sequence[str]) -> tuple[str, ...]:
     value = table.data.get("objectives", ["cycles", "area_transistors"])
     if not isinstance(value, list) or not value or len(set(map(str, value))) != len(value):
-        raise FormatError(f"{table.path('objectives')} must be a list of distinct names out of {', '.join(OBJECTIVES)}, not {value!r}")
+        raise FormatError(f"{table.path('objectives')} must be a list of distinct names out of {', '.join(allowed)}, not {value!r}")
     for index, name in enumerate(value):
-        if not isinstance(name, str) or name not in OBJECTIVES:
-            raise FormatError(f"study.objectives[{index}] must be one of {', '.join(OBJECTIVES)}, not {name!r}{closest(name, OBJECTIVES)}")
+        if not isinstance(name, str) or name not in allowed:
+            raise FormatError(f"study.objectives[{index}] must be one of {', '.join(allowed)}, not {name!r}{closest(name, allowed)}")
     return tuple(value)
 
 
-def _limits(table: _Table) -> tuple[tuple[str, float], ...]:
-    inner = _Table("study.limits", table.data.get("limits", {}), tuple(OBJECTIVES))
+def _limits(table: _Table, allowed: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    inner = _Table("study.limits", table.data.get("limits", {}), allowed)
     for name, value in inner.data.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
             raise FormatError(f"{inner.path(name)} must be a number above 0, not {value!r}")
@@ -267,8 +317,14 @@ def _limits(table: _Table) -> tuple[tuple[str, float], ...]:
 def _hardware(table: _Table) -> tuple[Hardware, ...]:
     data = table.required("hardware")
     if not isinstance(data, Mapping) or not data:
-        raise FormatError(f"study.hardware must hold one table per family, such as [hardware.systolic]; families: {', '.join(FAMILIES)}")
-    return tuple(_family(label, entry) for label, entry in data.items())
+        raise FormatError(f"study.hardware must hold one table per family, such as [hardware.systolic]; families: {', '.join(EXPLORED)}")
+    found = tuple(_family(label, entry) for label, entry in data.items())
+    others = [each.label for each in found if each.family != ACCELERATOR]
+    if others and len(others) < len(found):
+        raise FormatError(
+            f"study.hardware.{others[0]} is a block without memory: its cycles do not compare with an accelerator's; make two studies"
+        )
+    return found
 
 
 def _family(label: str, data: Any) -> Hardware:
@@ -276,11 +332,11 @@ def _family(label: str, data: Any) -> Hardware:
     if not isinstance(data, Mapping):
         raise FormatError(f"{place} must be a table, not {data!r}")
     family = data.get("family", label)
-    if not isinstance(family, str) or family not in FAMILIES:
-        hint = "" if "family" in data else f" or have the key family = one of {', '.join(FAMILIES)}"
+    if not isinstance(family, str) or family not in EXPLORED:
+        hint = "" if "family" in data else f" or have the key family = one of {', '.join(EXPLORED)}"
         what = f"{place}.family" if "family" in data else place
         allowed = "must be one of" if "family" in data else "must be named one of"
-        raise FormatError(f"{what} {allowed} {', '.join(FAMILIES)}{hint}, not {family!r}{closest(family, FAMILIES)}")
+        raise FormatError(f"{what} {allowed} {', '.join(EXPLORED)}{hint}, not {family!r}{closest(family, EXPLORED)}")
     known = {option.name: option for option in options(family)}
     table = _Table(place, data, ("family", *known))
     missing = [name for name, option in known.items() if option.required and name not in data]
@@ -294,9 +350,14 @@ def _domain(place: str, value: Any, option: Option) -> Domain:
     return parse_domain(place, value, kind=option.kind, low=option.low, high=option.high, choices=option.choices)
 
 
-def _workload(table: _Table) -> Workload:
+def _workload(table: _Table, accelerators: bool) -> Workload:
     data = table.required("workload")
     inner = _Table("study.workload", data, ("operators", "a", "b", "out"))
+    typed = next((key for key in ("a", "b", "out") if accelerators and key in inner.data), None)
+    if typed is not None:
+        raise FormatError(
+            f"study.workload.{typed} must be absent: the parameters a and b of an accelerator are the types, and its output is int32"
+        )
     entries = inner.required("operators")
     if isinstance(entries, str):
         entries = [entries]
@@ -342,6 +403,21 @@ def _search(table: _Table) -> SearchOptions:
         window=inner.integer("window", 1, 1024, default=given.window),
         warm_start=inner.flag("warm_start", given.warm_start),
         refine=inner.fraction("refine", given.refine),
+    )
+
+
+def _accelerator(table: _Table, accelerators: bool) -> AcceleratorOptions:
+    given, place = AcceleratorOptions(), f"study.{ACCELERATOR}"
+    if ACCELERATOR in table.data and not accelerators:
+        raise FormatError(f"{place} must be absent: no table of study.hardware is of family {ACCELERATOR}")
+    inner = _Table(place, table.data.get(ACCELERATOR, {}), tuple(AcceleratorOptions.__dataclass_fields__))
+    schedules = inner.data.get("schedules", given.schedules)
+    if not isinstance(schedules, str) or schedules not in SCHEDULES:
+        raise FormatError(f"{place}.schedules must be one of {', '.join(SCHEDULES)}, not {schedules!r}{closest(schedules, SCHEDULES)}")
+    return AcceleratorOptions(
+        schedules=schedules,
+        audit_sample=inner.integer("audit_sample", 0, 1000, default=given.audit_sample),
+        memory_latency=inner.integer("memory_latency", 1, 10_000, default=given.memory_latency),
     )
 
 

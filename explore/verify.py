@@ -8,28 +8,43 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..intrinsics import CelosiaError, Measurement, ToolNotFoundError
+from ..intrinsics import CelosiaError, MismatchError, ToolNotFoundError
 from .candidate import Candidate
-from .evaluator import error_record
+from .evaluator import ENVIRONMENT_ERRORS, error_record
 from .journal import Journal, Record
-from .rtl import check
 
 POLL_SECONDS = 0.2
-RETRIED = ("ToolFailedError", "MemoryError", "OSError")
-"""Errors of the surroundings: a resumed run tries again."""
+DIFFERENCES = ("MismatchError", "CyclesDifferError")
+"""Classes of errors that say that RTL and model, or RTL and reference, are not the same."""
 
 
 class StoppedError(CelosiaError):
     """A verification was stopped on request; nothing is recorded of it."""
 
 
+class AuditError(MismatchError):
+    """RTL differs from the model in a cycle or from the reference in a bit, in a study that such a difference stops."""
+
+
+class Run(Protocol):
+    """What a run on RTL measured."""
+
+    @property
+    def cycles(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
 class Verifier(Protocol):
     """Runs one operator of a candidate on RTL."""
 
-    def run(self, candidate: Candidate, name: str, *, progress: Callable[..., None] | None = None) -> Measurement:
+    def run(self, candidate: Candidate, name: str, *, progress: Callable[..., None] | None = None) -> Run:
         """Measure, without judging."""
+        ...
+
+    def check(self, run: Any, candidate: Candidate, name: str, *, expected: int | None) -> None:
+        """Judge a run; raises `MismatchError`."""
         ...
 
 
@@ -61,6 +76,8 @@ class Verification:
         Called as ``progress("verify", cycles, cycles of all runs, note)``.
     stop : callable
         Asked several times per second whether to stop.
+    strict : bool
+        The first difference between RTL and model ends the verification.
     """
 
     verifier: Verifier
@@ -69,6 +86,7 @@ class Verification:
     workers: int = 1
     progress: Callable[..., None] = lambda *_: None
     stop: Callable[[], bool] = lambda: False
+    strict: bool = False
     _cycles: dict[tuple[str, str], int] = field(default_factory=dict)
     _broken: threading.Event = field(default_factory=threading.Event)
 
@@ -79,6 +97,8 @@ class Verification:
         ------
         ToolNotFoundError
             If there is no Verilator or compiler: no member can be verified then.
+        AuditError
+            If the verification is strict and finds a difference, also one that the journal remembers.
         """
         self._total = sum(sum(expected.values()) for _, expected in members)
         self._versions = rtl_versions()
@@ -109,9 +129,11 @@ class Verification:
 
     def _operator(self, candidate: Candidate, name: str, expected: int) -> Record:
         known = self.journal.records.get((candidate.hash, "rtl", name))
-        if known is None or (known.error and known.error["class"] in RETRIED):
+        if known is None or (known.error and known.error["class"] in ENVIRONMENT_ERRORS):
             known = self._measure(candidate, name, expected)
             self.journal.replace(known)
+        if self.strict and known.error and known.error["class"] in DIFFERENCES:
+            raise AuditError(known.error["message"])
         self._cycles[candidate.hash, name] = expected
         return known
 
@@ -125,7 +147,7 @@ class Verification:
         measurements, error = None, None
         try:
             run = self.verifier.run(candidate, name, progress=report)
-            check(run, candidate, name, expected=expected, seed=self.seed)
+            self.verifier.check(run, candidate, name, expected=expected)
             measurements = run.to_dict()
         except (StoppedError, ToolNotFoundError):
             raise

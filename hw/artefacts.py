@@ -20,6 +20,8 @@ from .verilog_testbench import verilog_testbench
 def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None, seed: int = 0) -> tuple[Path, ...]:
     """Write ``<name>.v``, ``<name>.json``, ``<name>.h`` and ``<name>_tb.v`` into ``folder``, which is made if need be.
 
+    An accelerator has no testbench yet (`emit_accelerator_artefacts`).
+
     Parameters
     ----------
     point : DesignPoint
@@ -40,6 +42,10 @@ def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None
     ToolNotFoundError, ToolFailedError
         If Yosys is missing or fails.
     """
+    if point.family == "accelerator":
+        from .accelerator.artefacts import emit_accelerator_artefacts
+
+        return emit_accelerator_artefacts(point, folder, prefix=prefix)
     target = Path(folder)
     make_writable(target)
     rtl = emit_rtl(point, prefix=prefix)

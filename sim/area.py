@@ -9,6 +9,7 @@ mapping for area; no wires, no clock tree. The estimate adds up elements (`area_
     outer product       R C multiply-accumulates, operand registers, output copy
     dot product         lanes x (depth multipliers + adder tree + accumulator), pipeline registers
 
+An accelerator adds its memories and what is around its core (`area_accelerator`).
 What the structure does not name, the controller, is the difference between a small synthesised design and its parts.
 """
 
@@ -82,7 +83,7 @@ def estimate_area(point: DesignPoint) -> AreaEstimate:
     ToolNotFoundError, ToolFailedError
         If an element has to be synthesised and cannot be.
     """
-    parts = {**_structure(point.parameters), "controller": _controller(point.parameters)}
+    parts = _accelerator(point) if point.family == "accelerator" else parts_of(point.parameters)
     breakdown = {name: round(part[0]) for name, part in parts.items()}
     flip_flops = round(sum(part[1] for part in parts.values()))
     return AreaEstimate(
@@ -115,6 +116,17 @@ def _rtlil(point: DesignPoint) -> str:
 # ---- structure
 
 
+def parts_of(parameters: Parameters) -> dict[str, Part]:
+    """Transistors and flip-flops of each part of a block."""
+    return {**_structure(parameters), "controller": _controller(parameters)}
+
+
+def _accelerator(point: DesignPoint) -> dict[str, Part]:
+    from .area_accelerator import accelerator_parts, memory_bits
+
+    return accelerator_parts(point.parameters, memory_bits(point))  # type: ignore[arg-type]
+
+
 def _structure(p: Parameters) -> dict[str, Part]:
     if isinstance(p, SystolicParameters):
         return _weight_stationary(p) if p.weight_stationary else _output_stationary(p)
@@ -130,11 +142,13 @@ def _output_stationary(p: SystolicParameters) -> dict[str, Part]:
     skew_a, skew_b = wa * rows * (rows - 1) // 2, wb * cols * (cols - 1) // 2
     flags = rows + cols - 1 + max(rows + cols - 1, cols + 1)
     return {
-        "multiply-accumulate": _times(rows * cols, _mac(p.a, p.b, p.acc, p.overflow)),
-        "operand registers": _plus(_bits("delay", rows * (cols - 1) * wa + rows * cols * wb + skew_a + skew_b), _bits("gated", rows * wa)),
-        "output chain": _plus(_bits("select", (rows - 1) * cols * wc), _bits("delay", cols * wc)),
-        "output alignment": _bits("delay", wc * cols * (cols - 1) // 2),
-        "wave flags": _bits("flag", flags),
+        "multiply-accumulate": times(rows * cols, _mac(p.a, p.b, p.acc, p.overflow)),
+        "operand registers": plus(
+            bits_part("delay", rows * (cols - 1) * wa + rows * cols * wb + skew_a + skew_b), bits_part("gated", rows * wa)
+        ),
+        "output chain": plus(bits_part("select", (rows - 1) * cols * wc), bits_part("delay", cols * wc)),
+        "output alignment": bits_part("delay", wc * cols * (cols - 1) // 2),
+        "wave flags": bits_part("flag", flags),
     }
 
 
@@ -143,22 +157,22 @@ def _weight_stationary(p: SystolicParameters) -> dict[str, Part]:
     sums, last_width = _partial_sums(p.a, p.b, p.acc, p.overflow, rows)
     registers = wa * (rows * cols + rows * (rows - 1) // 2)
     return {
-        "partial sums": _times(cols, sums),
-        "activation registers": _bits("delay", registers),
-        "weight registers": _plus(
-            _bits("delay", 2 * rows * cols * wb + wb * cols * (cols - 1) // 2), _enables(rows * cols + rows + cols - 1)
+        "partial sums": times(cols, sums),
+        "activation registers": bits_part("delay", registers),
+        "weight registers": plus(
+            bits_part("delay", 2 * rows * cols * wb + wb * cols * (cols - 1) // 2), _enables(rows * cols + rows + cols - 1)
         ),
-        "output alignment": _bits("delay", last_width * cols * (cols - 1) // 2),
-        "wave flags": _plus(_bits("flag", 2 * (rows + cols) - 2 + rows * (cols - 1)), _bits("delay", rows + cols)),
+        "output alignment": bits_part("delay", last_width * cols * (cols - 1) // 2),
+        "wave flags": plus(bits_part("flag", 2 * (rows + cols) - 2 + rows * (cols - 1)), bits_part("delay", rows + cols)),
     }
 
 
 def _outer_product(p: OuterProductParameters) -> dict[str, Part]:
     rows, cols, wc = p.rows, p.cols, p.acc.width
     return {
-        "multiply-accumulate": _times(rows * cols, _mac(p.a, p.b, p.acc, p.overflow)),
-        "operand registers": _bits("delay", rows * p.a.width + cols * p.b.width),
-        "output copy": _plus(_bits("select", (rows - 1) * cols * wc), _bits("delay", cols * wc)),
+        "multiply-accumulate": times(rows * cols, _mac(p.a, p.b, p.acc, p.overflow)),
+        "operand registers": bits_part("delay", rows * p.a.width + cols * p.b.width),
+        "output copy": plus(bits_part("select", (rows - 1) * cols * wc), bits_part("delay", cols * wc)),
     }
 
 
@@ -183,11 +197,11 @@ def _pipelined_dot_product(p: DotProductParameters) -> dict[str, Part]:
         bits += stages[there] * width * count
     tail = _interpolated("tail", (DType(width, signed).short,), count, (p.acc.short, _mode(p.overflow), int(p.resident)))
     final = p.acc.width if p.resident else min(p.acc.width, width + _levels(count))
-    flags = _plus(_bits("flag", p.pipeline), _bits("delay", p.pipeline * (1 + p.resident)))
+    flags = plus(bits_part("flag", p.pipeline), bits_part("delay", p.pipeline * (1 + p.resident)))
     return {
         "multipliers": (p.lanes * p.depth * figure_of(Element("multiply", (p.a.short, p.b.short))).transistors, 0),
         "adder trees": (p.lanes * trees, 0),
-        "pipeline registers": _plus(_bits("delay", p.lanes * bits), flags),
+        "pipeline registers": plus(bits_part("delay", p.lanes * bits), flags),
         "accumulators": (p.lanes * tail, p.lanes * final),
     }
 
@@ -217,6 +231,13 @@ def _mac(a: DType, b: DType, acc: DType, overflow: Overflow) -> Part:
     return _part(figure_of(Element("mac", (a.short, b.short, acc.short, _mode(overflow)))))
 
 
+def products_part(a: DType, b: DType, count: int, acc: DType, overflow: Overflow) -> Part:
+    """An accumulator that adds ``count`` products at a time."""
+    if count == 1:
+        return _mac(a, b, acc, overflow)
+    return _interpolated("lane", (a.short, b.short), count, (acc.short, _mode(overflow), 1)), float(acc.width)
+
+
 @functools.cache
 def _partial_sums(a: DType, b: DType, acc: DType, overflow: Overflow, rows: int) -> tuple[Part, int]:
     """One column of a weight-stationary array, and the width of its last sum."""
@@ -224,7 +245,7 @@ def _partial_sums(a: DType, b: DType, acc: DType, overflow: Overflow, rows: int)
     column = _part(figure_of(Element("product", (a.short, b.short, above.short, mode))))
     for row in range(2, rows + 1):
         here, mode = _sum_type(a, b, acc, overflow, row)
-        column = _plus(column, _part(figure_of(Element("partial", (a.short, b.short, above.short, here.short, mode)))))
+        column = plus(column, _part(figure_of(Element("partial", (a.short, b.short, above.short, here.short, mode)))))
         above = here
     return column, above.width
 
@@ -261,7 +282,8 @@ def _bit(kind: str) -> Part:
     return figure.transistors / PARALLEL_BITS, figure.flip_flops / PARALLEL_BITS
 
 
-def _bits(kind: str, count: int) -> Part:
+def bits_part(kind: str, count: int) -> Part:
+    """``count`` of a linear element."""
     transistors, flip_flops = _bit(kind)
     return count * transistors, count * flip_flops
 
@@ -275,11 +297,13 @@ def _part(figure: Figure) -> Part:
     return float(figure.transistors), float(figure.flip_flops)
 
 
-def _times(count: int, part: Part) -> Part:
+def times(count: int, part: Part) -> Part:
+    """``count`` copies of a part."""
     return count * part[0], count * part[1]
 
 
-def _plus(first: Part, second: Part) -> Part:
+def plus(first: Part, second: Part) -> Part:
+    """Two parts together."""
     return first[0] + second[0], first[1] + second[1]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from celosia.compiler.schedule import schedule_space
 from celosia.explore.candidate import Candidate
+from celosia.explore.rtl import check
 from celosia.explore.study import Study
 from celosia.intrinsics import Measurement, stream_cycles
 from celosia.intrinsics.timing import utilization
@@ -68,3 +69,6 @@ class FakeVerifier:
             model_cycles=cycles,
         )
         return self.change(candidate, name, run)
+
+    def check(self, run: Any, candidate: Candidate, name: str, *, expected: int | None) -> None:
+        check(run, candidate, name, expected=expected, seed=5)

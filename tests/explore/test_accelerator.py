@@ -9,7 +9,8 @@ from celosia.compiler.accelerator.lower import lower
 from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import ORDERS, Schedule
 from celosia.compiler.accelerator.vectorised import score_structure
-from celosia.explore.accelerator import audit, in_words, require_exact, sensitivity, simulate_accelerator
+from celosia.explore.accelerator import in_words, require_exact, sensitivity, simulate_accelerator
+from celosia.explore.accelerator_audit import audit
 from celosia.explore.accelerator_search import SLOTS, best_schedule
 from celosia.explore.accelerator_selftest import random_case, random_design, selftest_accelerator, shrink
 from celosia.hw import DesignPoint
@@ -164,7 +165,7 @@ def test_a_difference_stops_the_run():
 
 
 def test_an_audit_stops_at_a_difference_and_names_the_point(monkeypatch):
-    from celosia.explore import accelerator as module
+    from celosia.explore import accelerator_audit as module
 
     point, op, schedule = make(), gemm(5, 6, 7), Schedule(m=1, n=1, k=1)
     result = simulate_accelerator(point, op, schedule=schedule, fidelity="model")
@@ -172,7 +173,7 @@ def test_an_audit_stops_at_a_difference_and_names_the_point(monkeypatch):
     assert module.audit([(point, op, schedule)]) == (result,)
     wrong = replace(result, events_equal=False, rtl_cycles=result.model_cycles + 1)
     monkeypatch.setattr(module, "simulate_accelerator", lambda *arguments, **options: wrong)
-    with pytest.raises(MismatchError, match=r"reproduce: design \{'family': 'accelerator'.*seed 4$"):
+    with pytest.raises(MismatchError, match=r"reproduce: celosia simulate accelerator .* --operator gemm:5x6x7 .* --seed 4$"):
         module.audit([(point, op, schedule)], seed=4)
 
 

@@ -53,7 +53,7 @@ def test_workload_files_are_found_beside_the_study(tmp_path: Path) -> None:
 
 
 MISTAKES: list[tuple[list[Any], Any, str]] = [
-    (["bugdet"], 10, r"study has no key 'bugdet'; allowed: name, .*, search; did you mean 'budget'\?"),
+    (["bugdet"], 10, r"study has no key 'bugdet'; allowed: name, .*, accelerator; did you mean 'budget'\?"),
     (["budget"], 0, r"study\.budget must be an integer from 1 to 10000000, not 0; nearest legal value: 1"),
     (["seed"], True, r"study\.seed must be an integer from 0 to 4294967295, not True; nearest legal value: 0"),
     (["seed"], float("nan"), r"study\.seed must be an integer from 0 to 4294967295, not nan; nearest legal value: 0"),
@@ -64,8 +64,8 @@ MISTAKES: list[tuple[list[Any], Any, str]] = [
     (
         ["hardware", "sistolic"],
         {},
-        r"study\.hardware\.sistolic must be named one of systolic, dot-product, outer-product or have the key family = one of "
-        r"systolic, dot-product, outer-product, not 'sistolic'; did you mean 'systolic'\?",
+        r"study\.hardware\.sistolic must be named one of systolic, dot-product, outer-product, accelerator or have the key family = "
+        r"one of systolic, dot-product, outer-product, accelerator, not 'sistolic'; did you mean 'systolic'\?",
     ),
     (["hardware", "x"], {"family": "dot"}, r"study\.hardware\.x\.family must be one of systolic, .*, not 'dot'.*"),
     (["hardware", "systolic", "rosw"], 3, r"study\.hardware\.systolic has no key 'rosw'; allowed: family, rows, .*; did you mean 'rows'\?"),

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..hw.design_point import DesignPoint
 from .console import Console
 from .parser import add_families, add_family, add_verb, design_point
 
@@ -25,18 +24,10 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Write the artefacts and list them."""
+    from ..hw.artefacts import emit_artefacts
+
     point = design_point(arguments)
-    files = _write(point, arguments)
+    files = emit_artefacts(point, arguments.out, prefix=arguments.prefix)
     data = {"name": point.name, "design_hash": point.hash, "design_point": point.to_dict(), "files": [str(path) for path in files]}
     console.result(data, "\n".join(str(path) for path in files))
     return 0
-
-
-def _write(point: DesignPoint, arguments: argparse.Namespace) -> tuple[Path, ...]:
-    if point.family == "accelerator":
-        from ..hw.accelerator.artefacts import emit_accelerator_artefacts
-
-        return emit_accelerator_artefacts(point, arguments.out, prefix=arguments.prefix)
-    from ..hw.artefacts import emit_artefacts
-
-    return emit_artefacts(point, arguments.out, prefix=arguments.prefix)

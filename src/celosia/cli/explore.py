@@ -52,14 +52,17 @@ def describe(result: Any) -> str:
     """Lay the front out for people."""
     names = result.study.objectives
     sources = result.front[0].sources if result.front else {}
-    header = ["member", *(f"{name} ({sources.get(name, '')})" for name in names), "multipliers", "utilization", "bit-exact"]
+    checks = {"bit-exact": "matches_reference"}
+    if result.study.of_accelerators:
+        checks["events equal"] = "events_equal"
+    header = ["member", *(f"{name} ({sources.get(name, '')})" for name in names), "multipliers", "utilization", *checks]
     rows = [
         [
             member.name,
             *(f"{member.objectives[name]:,.0f}" for name in names),
             str(member.candidate.design.macs_per_cycle),
             f"{member.utilization:.3f}",
-            f"{sum(bool(run['matches_reference']) for run in member.operators.values())}/{len(member.operators)}",
+            *(f"{sum(bool(run[key]) for run in member.operators.values())}/{len(member.operators)}" for key in checks.values()),
         ]
         for member in result.front
     ]
@@ -68,9 +71,13 @@ def describe(result: Any) -> str:
         [
             table(header, rows),
             "",
-            f"{result.evaluated:,} candidates by the exact model, {result.failed} of them infeasible or failed; "
-            f"front of {result.front_size}, {len(result.front)} verified on RTL over every whole operator; "
-            f"seed {result.study.seed}; {seconds:.0f} s",
+            f"{result.evaluated:,} candidates by the exact model, {result.infeasible} of them infeasible, {result.failed} failed; "
+            f"front of {result.front_size}, {len(result.front)} verified on RTL over every whole operator"
+            f"{_sample(result)}; seed {result.study.seed}; {seconds:.0f} s",
             f"results in {result.folder}: front.json, front.csv, front.png, front.svg, results.json, verilog/",
         ]
     )
+
+
+def _sample(result: Any) -> str:
+    return f", {len(result.sample)} others audited likewise" if result.sample else ""
