@@ -58,7 +58,7 @@ class Report:
     ----------
     points : int
     exact : int
-        Points of which every event was compared and equal (the others ran with back-pressure or jitter).
+        Points of which every event was compared and equal (the others ran with back-pressure, jitter or refresh).
     designs : int
     failures : tuple of dict
         Shrunk cases with what went wrong.
@@ -175,26 +175,40 @@ def random_case(rng: np.random.Generator, point: DesignPoint) -> Case:
             lower(problem, schedule)
         except ScheduleError:
             continue
-        calm = rng.integers(4) > 0
+        timing, stalls = _random_memory(rng)
         return Case(
             point=point,
             op=problem.op,
             output=output,
             schedule=schedule,
-            timing=MemoryTiming(
-                latency=int(rng.integers(1, 60)), jitter=0 if calm else int(rng.integers(0, 30)), write_latency=int(rng.integers(1, 60))
-            ),
+            timing=timing,
             limits=Limits(
                 queue_depth=int(rng.integers(1, machine.queue_depth + 1)), outstanding=int(rng.integers(1, machine.outstanding + 1))
             ),
-            stalls=Stalls(seed=int(rng.integers(1 << 30))) if calm else _random_stalls(rng),
-            seed=int(rng.integers(1 << 30)),
+            stalls=stalls,
+            seed=_seed(rng),
         )
+
+
+def _random_memory(rng: np.random.Generator) -> tuple[MemoryTiming, Stalls]:
+    """Mostly a memory whose cycles are exact, else one with jitter or refresh, or one that is not always ready."""
+    kind = int(rng.integers(8))
+    timing, stalls = MemoryTiming(latency=int(rng.integers(1, 60)), write_latency=int(rng.integers(1, 60))), Stalls(seed=_seed(rng))
+    if kind in (0, 1):
+        timing = replace(timing, jitter=int(rng.integers(0, 30)))
+    if kind in (1, 2):
+        interval = int(rng.integers(2, 300))
+        timing = replace(timing, refresh_interval=interval, refresh_cycles=int(rng.integers(1, interval // 2 + 1)))
+    return timing, _random_stalls(rng) if kind in (2, 3) else stalls
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(1 << 30))
 
 
 def _random_stalls(rng: np.random.Generator) -> Stalls:
     read, write, command = (float(rng.choice([0.0, 0.1, 0.5, 0.9])) for _ in range(3))
-    return Stalls(read=read, write=write, command=command, seed=int(rng.integers(1 << 30)))
+    return Stalls(read=read, write=write, command=command, seed=_seed(rng))
 
 
 def run_case(case: Case, model: AcceleratorModel) -> str:
@@ -211,7 +225,8 @@ def run_case(case: Case, model: AcceleratorModel) -> str:
     execute(machine, program, functional)
     if not np.array_equal(result_of(program, functional), want):
         return "the functional model differs from the reference"
-    bound = 40 * predicted.cycles + 20_000
+    slow = timing.refresh_interval / (timing.refresh_interval - timing.refresh_cycles) if timing.refresh_cycles else 1
+    bound = int(40 * slow * predicted.cycles) + 20_000
     try:
         run = model.run(program, memory, timing=timing, limits=limits, stalls=case.stalls, max_cycles=bound)
     except CelosiaError as error:
@@ -238,7 +253,7 @@ def _check_time(case: Case, model: AcceleratorModel, predicted: Events, observed
         return (
             "" if observed.cycles >= predicted.cycles else f"back-pressure made the run faster: {observed.cycles}, not {predicted.cycles}"
         )
-    if case.timing.jitter:
+    if not case.timing.exact:
         program = lower(Problem(machine=model.machine, op=case.op, output=case.output), case.schedule)
         low, high = predict_interval(model.machine, program, memory=case.timing, limits=case.limits)
         return "" if low <= observed.cycles <= high else f"{observed.cycles} cycles are outside of the interval {low}..{high}"
@@ -283,7 +298,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 20.0) 
 
 def _smaller(case: Case) -> Iterator[Case]:
     """Cases that are simpler in one respect, the largest steps first."""
-    yield replace(case, stalls=Stalls(seed=case.stalls.seed), timing=replace(case.timing, jitter=0))
+    yield replace(case, stalls=Stalls(seed=case.stalls.seed), timing=MemoryTiming(latency=case.timing.latency))
     yield replace(case, output=Output())
     op = case.op
     for name in ("images", "height", "width", "stride", "dilation", "pad", "zero_point"):
@@ -352,7 +367,7 @@ def selftest_accelerator(*, minutes: float = 1.0, points: int | None = None, see
             case = random_case(rng, point)
             fault = run_case(case, model)
             done += 1
-            exact += not (case.timing.jitter or case.stalls.read or case.stalls.write or case.stalls.command)
+            exact += case.timing.exact and not (case.stalls.read or case.stalls.write or case.stalls.command)
             if fault:
                 small = shrink(case, lambda other, model=model: bool(run_case(other, model)))  # type: ignore[misc]
                 failures.append({"seed": seed, "fault": run_case(small, model), "first_fault": fault, "case": small.to_dict()})

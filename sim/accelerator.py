@@ -39,6 +39,7 @@ class _Options(ctypes.Structure):
         for name in (
             *("latency", "jitter", "write_latency", "seed", "queue_depth", "outstanding", "shared", "reset"),
             *("max_cycles", "hang_limit", "capacity", "read_stall", "write_stall", "command_stall", "poison"),
+            *("refresh_interval", "refresh_cycles"),
         )
     ]
 
@@ -196,11 +197,13 @@ class AcceleratorModel:
         options = _Options(
             latency=timing.latency,
             jitter=timing.jitter,
+            refresh_interval=timing.refresh_interval,
+            refresh_cycles=timing.refresh_cycles,
             write_latency=timing.write_latency,
             seed=stalls.seed,
             queue_depth=limits.queue_depth,
             outstanding=limits.outstanding,
-            shared=int(not self.machine.split and not stalls.write),
+            shared=int(not (self.machine.split or stalls.write or timing.refresh_cycles)),
             reset=int(reset),
             max_cycles=max_cycles,
             hang_limit=hang_limit,

@@ -50,17 +50,31 @@ class MemoryTiming:
         Data and write responses may come up to this many cycles later; order is kept.
     write_latency : int, >= 1
         Cycles from the last beat of an AXI4 write burst to its response; the native port has none.
+    refresh_interval, refresh_cycles : int, >= 0
+        Every so many cycles the memory stands still for so many: it takes no request and gives no data. 0 for never.
     """
 
     latency: int = 20
     jitter: int = 0
     write_latency: int = 20
+    refresh_interval: int = 0
+    refresh_cycles: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("latency", 1), ("jitter", 0), ("write_latency", 1)):
+        for name, least in (("latency", 1), ("jitter", 0), ("write_latency", 1), ("refresh_interval", 0), ("refresh_cycles", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"memory {name} must be an integer of at least {least}, not {value!r}; nearest legal value: {least}")
+        if self.refresh_cycles >= max(self.refresh_interval, 1):
+            raise ParameterError(
+                f"memory refresh_cycles must be below refresh_interval ({self.refresh_interval}), not {self.refresh_cycles}; "
+                f"nearest legal value: {max(self.refresh_interval - 1, 0)}"
+            )
+
+    @property
+    def exact(self) -> bool:
+        """Whether every read takes the same time, so that cycles are known and not only an interval."""
+        return not self.jitter and not self.refresh_cycles
 
 
 @dataclass(frozen=True, kw_only=True)

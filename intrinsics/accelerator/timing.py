@@ -230,7 +230,7 @@ def predict(machine: AcceleratorMachine, program: Program, *, memory: MemoryTimi
     Parameters
     ----------
     memory : MemoryTiming, optional
-        Jitter is ignored here; see `predict_interval`.
+        Jitter and refresh are ignored here; see `predict_interval`.
     limits : Limits, optional
     """
     memory = memory or MemoryTiming()
@@ -244,10 +244,17 @@ def predict(machine: AcceleratorMachine, program: Program, *, memory: MemoryTimi
 def predict_interval(
     machine: AcceleratorMachine, program: Program, *, memory: MemoryTiming, limits: Limits | None = None
 ) -> tuple[int, int]:
-    """Least and greatest cycles of ``program`` when every read and every write response takes up to ``jitter`` cycles longer, in order.
+    """Least and greatest cycles of ``program`` on a memory with jitter and refresh.
 
-    The system is a chain of maxima and sums, so its end never comes earlier when a latency grows.
+    Notes
+    -----
+    The system is a chain of maxima and sums, so its end never comes earlier when a time grows. Jitter makes every read and every write
+    response up to ``jitter`` cycles longer. A refresh that stopped everything, not the memory alone, would add its cycles to the total
+    each time, and stopping less never ends later: with n refreshes in T cycles, T <= greatest without refresh + n * refresh_cycles.
     """
     bounds = [MemoryTiming(latency=memory.latency + extra, write_latency=memory.write_latency + extra) for extra in (0, memory.jitter)]
     low, high = (predict(machine, program, memory=bound, limits=limits).cycles for bound in bounds)
-    return low, high
+    longest = high
+    while memory.refresh_cycles and longest != (total := high + (longest // memory.refresh_interval + 1) * memory.refresh_cycles):
+        longest = total
+    return low, longest

@@ -52,10 +52,11 @@ public:
 
     void drive(Vblock* top, int64_t cycle) {
         const int64_t reads = run_.options.read_stall, writes = run_.options.write_stall;
-        top->m_axi_arready = !run_.chance.strike(reads);
-        top->m_axi_awready = !run_.chance.strike(writes);
-        top->m_axi_wready = !run_.chance.strike(writes);
-        offers_read_ = !reads_.empty() && reads_.front().due <= cycle && (offers_read_ || !run_.chance.strike(reads));
+        const bool awake = !run_.frozen(cycle);
+        top->m_axi_arready = awake && !run_.chance.strike(reads);
+        top->m_axi_awready = awake && !run_.chance.strike(writes);
+        top->m_axi_wready = awake && !run_.chance.strike(writes);
+        offers_read_ = !reads_.empty() && reads_.front().due <= cycle && (offers_read_ || (awake && !run_.chance.strike(reads)));
         top->m_axi_rvalid = offers_read_;
         if (offers_read_) {
             const Read& read = reads_.front();
@@ -63,7 +64,8 @@ public:
             top->m_axi_rlast = read.last;
             top->m_axi_rresp = read.response;
         }
-        offers_response_ = !responses_.empty() && responses_.front().due <= cycle && (offers_response_ || !run_.chance.strike(writes));
+        offers_response_ =
+            !responses_.empty() && responses_.front().due <= cycle && (offers_response_ || (awake && !run_.chance.strike(writes)));
         top->m_axi_bvalid = offers_response_;
         if (offers_response_) top->m_axi_bresp = responses_.front().response;
     }

@@ -11,7 +11,12 @@ public:
 
     static void rest(Vblock* top) { top->response_valid = 0; }
 
-    void drive(Vblock* top, int64_t) {
+    void drive(Vblock* top, int64_t cycle) {
+        if (run_.frozen(cycle)) {
+            top->response_valid = top->read_ready = top->write_ready = 0;
+            return;
+        }
+        ++now_;
         const size_t slot = static_cast<size_t>(slot_);
         top->response_valid = full_[slot];
         if (full_[slot]) std::memcpy(static_cast<void*>(&top->response_data), &ring_[slot * kPort], kPort);
@@ -22,13 +27,13 @@ public:
     }
 
     // Handshakes of the cycle; `moved` tells whether there was one.
-    Status sample(Vblock* top, int64_t cycle, bool& moved) {
+    Status sample(Vblock* top, int64_t, bool& moved) {
         const bool read = top->read_valid && top->read_ready, write = top->write_valid && top->write_ready;
         moved |= read || write;
         if (run_.options.shared && read && write) return kClash;
         if (read) {
             ++run_.result.read_beats;
-            int64_t due = cycle + run_.options.latency;
+            int64_t due = now_ + run_.options.latency;
             if (run_.options.jitter) {
                 due += run_.chance.below(run_.options.jitter + 1);
                 if (due <= last_due_) due = last_due_ + 1;
@@ -59,7 +64,7 @@ private:
     Run& run_;
     const int64_t slots_;
     std::vector<uint8_t> ring_, full_;
-    int64_t slot_ = 0, last_due_ = -1;
+    int64_t slot_ = 0, last_due_ = -1, now_ = -1;  // cycles in which the memory did not refresh
 };
 
 }  // namespace

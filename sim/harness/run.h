@@ -13,6 +13,7 @@ struct Options {
     int64_t latency, jitter, write_latency, seed, queue_depth, outstanding, shared, reset, max_cycles, hang_limit, capacity;
     int64_t read_stall, write_stall, command_stall;  // probability times 2^32
     int64_t poison;                                  // byte that an AXI4 memory answers with an error; negative: none
+    int64_t refresh_interval, refresh_cycles;
 };
 struct Result {
     int64_t status, cycles, waiting, error, read_beats, write_beats, read_bursts, write_bursts, counts[7];
@@ -51,6 +52,10 @@ struct Run {
     uint8_t* memory;
     uint64_t bytes;
 
+    // Whether the memory refreshes: it starts nothing new.
+    bool frozen(int64_t cycle) const {
+        return options.refresh_cycles && (cycle + options.seed) % options.refresh_interval < options.refresh_cycles;
+    }
     bool inside(uint64_t at, uint64_t size) const { return at <= bytes && size <= bytes - at; }
     void write(uint64_t at, const uint8_t* data, const uint8_t* mask) const {
         for (size_t lane = 0; lane < kPort; ++lane)

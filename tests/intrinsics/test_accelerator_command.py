@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from celosia.intrinsics import FormatError, HashMismatchError, ParameterError
-from celosia.intrinsics.accelerator import Command, Op, Program
+from celosia.intrinsics.accelerator import Command, MemoryTiming, Op, Program
 from celosia.intrinsics.accelerator.command import COMMAND_BITS, FIELDS, REGISTERS, decode, encode, layout_of
 from celosia.intrinsics.accelerator.program import prune_waits, unwrap_waits
 
@@ -101,3 +101,10 @@ def machine():
     from celosia.hw.accelerator.machine import machine_of
 
     return machine_of(DesignPoint.create("accelerator", rows=2, cols=2, spad_kib=2, acc_kib=2, port_bytes=4))
+
+
+def test_memories_that_never_answer_are_refused():
+    with pytest.raises(ParameterError, match=r"^memory latency must be an integer of at least 1, not 0; nearest legal value: 1$"):
+        MemoryTiming(latency=0)
+    with pytest.raises(ParameterError, match=r"refresh_cycles must be below refresh_interval \(10\), not 10; nearest legal value: 9$"):
+        MemoryTiming(refresh_interval=10, refresh_cycles=10)

@@ -12,7 +12,7 @@ from celosia.compiler.accelerator.schedule import Schedule
 from celosia.explore.accelerator_selftest import first_difference, random_case, run_case
 from celosia.hw import DesignPoint
 from celosia.intrinsics import HashMismatchError, SimulationError
-from celosia.intrinsics.accelerator import MemoryTiming, Op, Program, predict
+from celosia.intrinsics.accelerator import MemoryTiming, Op, Program, predict, predict_interval
 from celosia.intrinsics.accelerator.ledger import array_ledger
 from celosia.sim.accelerator import AcceleratorModel, Stalls
 
@@ -146,3 +146,20 @@ def test_a_store_that_adds_its_neighbours_residuals_is_caught():
     memory = image_of(problem, operands)
     accelerator.run(replace(program, commands=commands), memory, timing=timing)
     assert not np.array_equal(result_of(program, memory), expected(problem, operands))
+
+
+def test_refresh_stays_inside_its_interval_and_more_of_it_does_not(job):
+    problem, program, operands = job
+    accelerator = model("output-stationary")
+
+    def cycles(memory, seed):
+        image = image_of(problem, operands)
+        run = accelerator.run(program, image, timing=memory, stalls=Stalls(seed=seed))
+        assert np.array_equal(result_of(program, image), expected(problem, operands))
+        return run.cycles
+
+    said = MemoryTiming(latency=9, jitter=3, refresh_interval=50, refresh_cycles=7)
+    low, high = predict_interval(problem.machine, program, memory=said)
+    seen = [cycles(said, seed) for seed in range(20)]
+    assert low < min(seen) <= max(seen) <= high
+    assert cycles(replace(said, refresh_cycles=40), 0) > high
