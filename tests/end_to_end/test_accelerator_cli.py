@@ -117,3 +117,19 @@ def test_addresses_outside_are_refused(saved, tmp_path, capfd):
 )
 def test_mistakes_are_one_sentence(arguments, reason, capfd):
     assert re.search(reason, refused(capfd, *DESIGN, *arguments))
+
+
+def test_an_operator_through_tvm(capfd):
+    code, out, _ = run(capfd, *DESIGN, "--operator", "conv2d:1x4x4x4,4x3x3,p1", "--through", "tvm", "--fidelity", "model", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["matches_reference"]
+    assert result["mapping"] == {"through": "tvm", "route": "direct", "tile": [2, 4, 4], "copied": ["a"]}
+    assert "through must be one of native, tvm, not 'llvm'" in refused(capfd, *DESIGN, "--gemm", "4x4x4", "--through", "llvm")
+
+
+def test_an_operator_of_several_convolutions(capfd):
+    code, out, _ = run(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model")
+    assert code == 0
+    assert "2 convolutions; activations in place, weights packed at compile time, output in place" in out
+    assert "is 2 convolutions; allowed" in refused(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model", "--sensitivity")
