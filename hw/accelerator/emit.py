@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...intrinsics.accelerator.machine import AcceleratorMachine
@@ -14,7 +15,6 @@ from .machine import machine_of
 MEMORY_PASSES = (
     "proc",
     "flatten",
-    "delete t:$meminit*",
     "opt -fast",
     "opt_dff",
     "wreduce",
@@ -22,8 +22,11 @@ MEMORY_PASSES = (
     "memory_collect",
     "opt_clean -purge",
 )
-"""Passes between RTLIL and Verilog. Without the initial contents, every word of which Amaranth writes as zero, memories start with
-arbitrary contents: nothing reads a word that was not written, but for padding that no store keeps."""
+"""Passes between RTLIL and Verilog."""
+
+_CONTENTS = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
+"""Initial contents of memories. Without them they start with arbitrary ones: nothing reads a word that was not written, but for
+padding that no store keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,7 @@ def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> Accele
         component = point.component()
         with collector_paused():
             text = rtlil.convert(component, name=top, emit_src=False)
-        verilog = yosys.verilog(text, MEMORY_PASSES)
+        verilog = yosys.verilog(_CONTENTS.sub("", text), MEMORY_PASSES)
     return AcceleratorRtl(verilog=banner(point, top) + verilog[verilog.index("module ") :], top=top, ports=ports_of(component), point=point)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -9,6 +11,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics.accelerator.command import Target
+from ...intrinsics.accelerator.machine import ceil_div
 from .walker import tag_layout
 
 
@@ -48,20 +51,13 @@ class Packer(wiring.Component):  # type: ignore[misc]
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        width, tag = self.port_bytes, self.tag
+        tag = self.tag
         held = Signal(8 * self.widest, reset_less=True)
         filled, offset = Signal(range(self.widest + 1)), Signal(16)
-        joined = Signal(8 * (self.widest + width))
-        total = Signal(range(self.widest + width + 1))
+        total = Signal(range(self.widest + self.port_bytes + 1))
         limit = Signal(range(self.widest + 1))
-        # one shifter: up by what is held, down by what is skipped
-        up = Signal(range(self.widest + width + 1))
-        m.d.comb += [
-            up.eq(filled + width - tag.skip),
-            joined.eq(Mux(filled == 0, 0, held) | (self._wanted() << (up << 3))[8 * width :]),
-            total.eq(filled + tag.count),
-            limit.eq(self._limit()),
-        ]
+        joined = self._joined(m, held, filled)
+        m.d.comb += [total.eq(filled + tag.count), limit.eq(self._limit())]
         full = total >= limit
         m.d.comb += [
             self.write.eq(self.valid & (full | tag.word_end | (tag.row_end & (total != 0)))),
@@ -79,17 +75,37 @@ class Packer(wiring.Component):  # type: ignore[misc]
             ]
         return m
 
-    def _wanted(self) -> Value:
-        """The beat with bytes outside the image replaced, and zeros where nothing is wanted."""
-        tag = self.tag
-        zero = self.zero.word_select(tag.target, 8)
-        stop = tag.skip + tag.count
-        lanes = []
-        for lane in range(self.port_bytes):
-            inside = (tag.low <= lane) & (tag.high > lane)
-            byte = Mux(inside, self.beat.word_select(lane, 8), zero)
-            lanes.append(Mux((tag.skip <= lane) & (stop > lane), byte, 0))
-        return Cat(*lanes)
+    def _joined(self, m: Module, held: Signal, filled: Signal) -> Value:
+        """What is held, followed by the wanted bytes: turned to their place in a beat, they lie in one beat and the next."""
+        width, tag = self.port_bytes, self.tag
+        log = width.bit_length() - 1
+        place, beat = (filled[:log] if log else Const(0, 1)), filled[log:]
+        turned = Signal(8 * width)
+        wanted, stop = Signal(2 * width), Signal(range(2 * width + 1))
+        m.d.comb += [
+            turned.eq(_rotated(m, self._inside(m), (place - tag.skip)[:log] if log else Const(0, 1))),
+            stop.eq(place + tag.count),
+            wanted.eq(_below(stop, 2 * width) & ~_below(place, 2 * width)),
+        ]
+        parts = [turned & _bytes(wanted[:width]), turned & _bytes(wanted[width:])]
+        present = Signal.like(held, reset_less=True)
+        m.d.comb += present.eq(Mux(filled == 0, 0, held))
+        chunks = []
+        for index in range(ceil_div(self.widest, width) + 1):
+            old = present[8 * width * index :][: 8 * width]
+            new = [Mux(beat == index - behind, part, 0) for behind, part in enumerate(parts) if index >= behind]
+            chunks.append((reduce(or_, new) | old)[: 8 * width])
+        joined = Signal(8 * width * len(chunks))
+        m.d.comb += joined.eq(Cat(*chunks))
+        return joined
+
+    def _inside(self, m: Module) -> Value:
+        """The beat, with bytes outside the image replaced."""
+        width, tag = self.port_bytes, self.tag
+        zero, inside = Signal(8), Signal(width)
+        m.d.comb += [zero.eq(self.zero.word_select(tag.target, 8)), inside.eq(_below(tag.high, width) & ~_below(tag.low, width))]
+        mask = _bytes(inside)
+        return (self.beat & mask) | (zero.replicate(width) & ~mask)
 
     def _limit(self) -> Value:
         limit: Value = Const(0)
@@ -103,3 +119,25 @@ class Packer(wiring.Component):  # type: ignore[misc]
         for target, size in self.words.items():
             above = Mux(self.tag.target == target, joined[8 * size :], above)
         return above
+
+
+def _below(limit: Value, size: int) -> Value:
+    """A mask of ``size`` bits with a one for every index below ``limit``."""
+    mask = ((Const(1) << limit) - 1)[:size]
+    return Cat(mask, Const(0, size - len(mask)))
+
+
+def _bytes(mask: Value) -> Value:
+    """Every bit eight times."""
+    return Cat(*(bit.replicate(8) for bit in mask))
+
+
+def _rotated(m: Module, value: Value, amount: Value) -> Value:
+    """Bytes moved up by ``amount``, around the end."""
+    for step, bit in enumerate(amount):
+        bits = 8 << step
+        if bits < len(value):
+            stage = Signal(len(value), name=f"rotated_{step}")
+            m.d.comb += stage.eq(Mux(bit, value.rotate_left(bits), value))
+            value = stage
+    return value

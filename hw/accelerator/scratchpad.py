@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from .memories import scratch_memory
 
 
 class Scratchpad(wiring.Component):  # type: ignore[misc]
@@ -54,7 +55,7 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
         with m.If(self.beat):
             m.d.sync += chosen.eq(self.unit)
         for bank in range(self.banks):
-            memory = Memory(shape=unsigned(bits), depth=self.words, init=[])
+            memory = scratch_memory(bits=bits, depth=self.words)
             m.submodules[f"bank_{bank}"] = memory
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, fifo, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics import DType
@@ -16,6 +15,7 @@ from ..systolic import SystolicArray
 from .broadcast import BroadcastCore
 from .dispatcher import Dispatcher, writes_register
 from .drain import Drain
+from .memories import scratch_memory
 from .packer import Packer
 from .parameters import AcceleratorParameters
 from .scratchpad import Scratchpad
@@ -162,9 +162,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             m.d.sync += self.irq.eq(0)
 
     def _accumulator_memory(self, m: Module, drain: Drain, store: StoreUnit) -> None:
-        memory = m.submodules.sums = Memory(
-            shape=unsigned(self.machine.cols * self.machine.acc.width), depth=self.machine.acc_rows, init=[]
-        )
+        memory = m.submodules.sums = scratch_memory(bits=self.machine.cols * self.machine.acc.width, depth=self.machine.acc_rows)
         write, read, out = memory.write_port(), memory.read_port(), memory.read_port()
         m.d.comb += [
             write.en.eq(drain.write),
@@ -261,7 +259,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         ):
             if not words:
                 continue
-            memory = m.submodules[name] = Memory(shape=unsigned(8 * size), depth=words, init=[])
+            memory = m.submodules[name] = scratch_memory(bits=8 * size, depth=words)
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [
                 write.en.eq(packer.write & (packer.write_target == target)),
