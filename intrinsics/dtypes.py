@@ -70,7 +70,7 @@ class DType:
     @property
     def container_width(self) -> int:
         """Bits of the C type that holds an element in memory: 8, 16, 32 or 64."""
-        return next(size for size in (8, 16, 32, 64) if self.width <= size)
+        return max(8, 1 << (self.width - 1).bit_length())
 
     @property
     def container(self) -> DType:

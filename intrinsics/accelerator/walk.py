@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,17 @@ def window_bytes(load: Values, walker: Values, port_bytes: int) -> tuple[Array, 
     Valid if every run starts at a beat, or takes the beats of the worst alignment: the wanted bytes then do not depend on
     where the row starts.
     """
+    return _window_bytes(tuple(load[name] for name in _PLACE), tuple(walker[name] for name in _WINDOW), port_bytes)
+
+
+_PLACE = ("tap", "skip", "offset", "beats", "spare", "first_beats")
+_WINDOW = ("run", "run_beats", "taps", "tap_step", "kernel_y", "kernel_step")
+
+
+@functools.lru_cache(maxsize=4096)
+def _window_bytes(place: tuple[int, ...], window: tuple[int, ...], port_bytes: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Few different ones occur in a program."""
+    load, walker = dict(zip(_PLACE, place, strict=True)), dict(zip(_WINDOW, window, strict=True))
     xs, ys, bases, ends, beats = [], [], [], [], []
     tap, skip, y, base = load["tap"], load["skip"], 0, 0
     origin = load["offset"] - skip
@@ -57,7 +69,10 @@ def window_bytes(load: Values, walker: Values, port_bytes: int) -> tuple[Array, 
             tap, origin = tap + 1, origin + walker["tap_step"]
         else:
             tap, origin, y, base = 0, 0, y + walker["kernel_y"], base + walker["kernel_step"]
-    return np.concatenate(xs), np.concatenate(ys), np.concatenate(bases), np.concatenate(ends), np.concatenate(beats)
+    found = tuple(np.concatenate(parts) for parts in (xs, ys, bases, ends, beats))
+    for part in found:
+        part.flags.writeable = False
+    return found[0], found[1], found[2], found[3], found[4]
 
 
 def row_origins(load: Values, walker: Values) -> tuple[Array, Array, Array]:
