@@ -83,13 +83,16 @@ class RecordedModule:
 
         from ..host import host_target
 
-        function = module["main"]
+        function = _main(module)
         block = _tile_block(function)
         self.contraction = _contraction_of(block)
-        self.parameters = [(tuple(int(extent) for extent in param.shape), str(param.dtype)) for param in function.params]
+        self.parameters = [(_static(param), str(param.dtype)) for param in function.params]
         self.tensors = _tensors(function, block)
         _check_nest(module, block)
-        self._compiled = tvm.compile(module, target=host_target(0))
+        try:
+            self._compiled = tvm.compile(module, target=host_target(0))
+        except tvm.error.InternalError as error:
+            raise ScheduleError(f"TVM does not compile the module ({str(error).strip().splitlines()[-1]})") from None
         self.calls = self._record()
 
     def run(self, inputs: Sequence[Array], finish: Callable[[Array, Array], Array]) -> Array:
@@ -262,6 +265,25 @@ def _listed(parameters: Sequence[tuple[tuple[int, ...], str]]) -> str:
 # ---- what the module is
 
 
+def _main(module: Any) -> Any:
+    from tvm import IRModule
+
+    names = [variable.name_hint for variable in module.get_global_vars()] if isinstance(module, IRModule) else None
+    if names is None or "main" not in names:
+        found = type(module).__name__ if names is None else f"a module of {', '.join(names) or 'nothing'}"
+        raise ParameterError(f"a scheduled module must be a TVM schedule or an IRModule with the function main, not {found}")
+    return module["main"]
+
+
+def _static(tensor: Any) -> tuple[int, ...]:
+    from tvm.tirx import IntImm
+
+    shape = tuple(tensor.shape)
+    if not all(isinstance(extent, int | IntImm) for extent in shape):
+        raise ScheduleError(f"tensor {tensor.name} has the shape [{', '.join(map(str, shape))}]; allowed: numbers")
+    return tuple(int(extent) for extent in shape)
+
+
 def _tile_block(function: Any) -> Any:
     from ..einsum_parse import blocks
 
@@ -290,7 +312,7 @@ def _tensors(function: Any, block: Any) -> dict[str, Tensor]:
     for operand, match in zip("abc", block.match_buffers, strict=True):  # in the order of the intrinsic's parameters
         source = match.source.source
         position = next((number for number, param in enumerate(function.params) if param.same_as(source)), None)
-        shape = tuple(int(extent) for extent in source.shape)
+        shape = _static(source)
         tensors[operand] = Tensor(name=source.name, shape=shape, dtype=str(source.dtype), parameter=position)
     return tensors
 

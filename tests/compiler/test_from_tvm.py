@@ -301,6 +301,9 @@ def test_types_inputs_and_overflow_are_checked():
         lower_module(module, make(a="uint8"))
     with pytest.raises(ScheduleError, match=r"^the design's sums wrap in int18, the module's in int32; allowed: acc of 32 bits$"):
         lower_module(module, make(acc="int18", overflow="wrap"))
+    for wrong, found in ((None, "NoneType"), (IRModule({}), "a module of nothing")):
+        with pytest.raises(ParameterError, match=rf"^a scheduled module must be a TVM schedule or an IRModule .*, not {found}$"):
+            lower_module(wrong, MACHINE)
     lowered = lower_module(module, MACHINE)
     with pytest.raises(ParameterError, match=r"^the module takes int8\[16, 16\], int8\[8, 16\], not int8\[8, 16\], int8\[16, 16\]$"):
         run(lowered, operands(8, 16, 16))
