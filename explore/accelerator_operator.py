@@ -58,6 +58,7 @@ def simulate_operator(
         ``tvm`` has TVM cut, order and tensorize the operator, and makes the program from the tile calls of the compiled module; the
         schedule gives tile, order of the loops, and slots.
     schedule : Schedule or "best"
+        The best is that of one convolution; several follow it one after the other.
     output : Output, optional
         Other outputs than 32-bit sums take an operator that is one convolution, and no TVM.
     fidelity, timing, limits, seed, make_operands, keep, progress

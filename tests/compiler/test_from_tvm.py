@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from tvm import IRModule, te
 from tvm.s_tir import Schedule as TvmSchedule
+from tvm.s_tir import meta_schedule as ms
 from tvm.script import from_source
+from tvm.target import Target
 from tvm.tirx import For
 from tvm_ffi import structural_map
 
@@ -28,7 +30,7 @@ from celosia.hw.accelerator.machine import machine_of
 from celosia.intrinsics import HashMismatchError, MappingError, ParameterError, ScheduleError
 from celosia.intrinsics.accelerator import Program, predict
 from celosia.intrinsics.accelerator.functional import execute
-from celosia.intrinsics.tensor_intrin import ANNOTATION, TILE_FUNCTION, register
+from celosia.intrinsics.tensor_intrin import ANNOTATION, TILE_FUNCTION, install_stub, register
 
 
 def make(**parameters):
@@ -174,6 +176,28 @@ def test_operators_by_a_packing_route(operator):
 
 
 NAME = tile_intrinsic(MACHINE, m=4, n=8, k=8)
+
+
+def test_candidates_of_metaschedule_lower_as_they_come():
+    """Its own sampling of our sketches: loops cut in two levels, in every order."""
+    install_stub()
+    operator, machine = parse("gemm:16x16x32"), make(acc_kib=64)
+    context = ms.TuneContext(
+        mod=IRModule({"main": operator.prim_func()}),
+        target=Target({"kind": "llvm", "num-cores": 1}),
+        space_generator=tensorize.generator(operator, tile_instruction(machine, m=4, n=8, k=8), intrinsic=NAME),
+        search_strategy="replay-trace",
+        rand_state=3,
+        num_threads=1,
+    )
+    context.pre_tuning(3, 3, context.generate_design_space())
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    orders = set()
+    for candidate in context.generate_measure_candidates():
+        lowered = lower_module(candidate.sch, machine, c_slots=16)
+        assert np.array_equal(run(lowered, inputs, machine), operator.reference(inputs))
+        orders.add(tuple((command.op, *command.values.items()) for command in lowered.program.commands))
+    assert len(orders) > 1
 
 
 def test_an_operator_goes_through_tvm_by_the_nearest_tile():
