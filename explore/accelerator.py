@@ -256,7 +256,7 @@ def sensitivity(
             continue
         cycles = _best_cycles(changed, op, output, timing)
         changes.append(Change(parameter=name, value=value, cycles=cycles, ratio=None if cycles is None else cycles / base))
-    slower = MemoryTiming(latency=2 * timing.latency)
+    slower = replace(timing, latency=2 * timing.latency)
     cycles = _best_cycles(point, op, output, slower)
     changes.append(Change(parameter="memory_latency", value=slower.latency, cycles=cycles, ratio=None if cycles is None else cycles / base))
     return base, tuple(sorted(changes, key=lambda change: (change.ratio is None, change.ratio)))

@@ -114,6 +114,7 @@ class AcceleratorModel:
     """
 
     def __init__(self, point: DesignPoint, *, progress: Progress | None = None) -> None:
+        self.point = point
         self.library: AcceleratorLibrary = build_accelerator(point, progress=progress)
         self._model = self.library.construct()
 

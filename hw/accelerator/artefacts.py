@@ -10,7 +10,9 @@ from typing import Any
 from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, REGISTERS, Op
 from ..artefacts import make_writable, write_together
 from ..design_point import HW_VERSION, DesignPoint
+from .driver import driver_lines, field_lines
 from .emit import AcceleratorRtl, emit_accelerator
+from .register_map import COMMAND_WORDS, Mapped, register_map
 
 
 def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None) -> tuple[Path, ...]:
@@ -45,6 +47,7 @@ def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix
 
 def description(rtl: AcceleratorRtl) -> dict[str, Any]:
     """What the JSON file says: ports, parameters, hash, and the fields of every command."""
+    mapped = {"register_map": {name: dataclasses.asdict(found) for name, found in registers_of(rtl).items()}} if registers_of(rtl) else {}
     return {
         "name": rtl.top,
         "design_hash": rtl.point.hash,
@@ -55,7 +58,13 @@ def description(rtl: AcceleratorRtl) -> dict[str, Any]:
         "counter_bits": COUNTER_BITS,
         "commands": {op.name: _fields(fields) for op, fields in FIELDS.items()},
         "registers": {register.name: _fields(fields) for register, fields in REGISTERS.items()},
+        **mapped,
     }
+
+
+def registers_of(rtl: AcceleratorRtl) -> dict[str, Mapped]:
+    """Registers of the memory-mapped command queue; none with a command stream."""
+    return register_map(base=rtl.machine.axi) if rtl.machine.mapped else {}
 
 
 def _fields(fields: Any) -> dict[str, dict[str, Any]]:
@@ -63,17 +72,19 @@ def _fields(fields: Any) -> dict[str, dict[str, Any]]:
 
 
 def command_header(rtl: AcceleratorRtl) -> str:
-    """C header: hash, operation codes, and lowest bit and width of every field of every command."""
+    """C header: hash, operation codes, lowest bit and width of every field of every command, and the driver of memory-mapped commands."""
     macro = rtl.top.upper()
     lines = [f"/* celosia accelerator {rtl.top}: {COMMAND_BITS}-bit commands, least significant bit first */"]
-    lines += [f"#ifndef {macro}_H", f"#define {macro}_H", "", f'#define {macro}_HASH "{rtl.point.hash}"']
-    lines += [f"#define {macro}_COMMAND_BITS {COMMAND_BITS}", f"#define {macro}_COUNTER_BITS {COUNTER_BITS}"]
+    lines += [f"#ifndef {macro}_H", f"#define {macro}_H", "", "#include <stdint.h>", "", f'#define {macro}_HASH "{rtl.point.hash}"']
+    lines += [f"#define {macro}_COMMAND_BITS {COMMAND_BITS}", f"#define {macro}_COMMAND_WORDS {COMMAND_WORDS}"]
+    lines += [f"#define {macro}_COUNTER_BITS {COUNTER_BITS}"]
     lines += [f"#define {macro}_OP_{op.name} {op.value}" for op in Op]
     tables = [(op.name, fields) for op, fields in FIELDS.items()]
     tables += [(f"SET_{register.name}", fields) for register, fields in REGISTERS.items()]
     for table, fields in tables:
         lines.append("")
         for name, place in fields.items():
-            stem = f"#define {macro}_{table}_{name.upper()}"
-            lines += [f"{stem}_BIT {place.offset}", f"{stem}_WIDTH {place.width}"]
+            lines += field_lines(f"{macro}_{table}_{name.upper()}", place)
+    if registers_of(rtl):
+        lines += ["", *driver_lines(rtl.top, rtl.point.hash, registers_of(rtl))]
     return "\n".join([*lines, "", f"#endif /* {macro}_H */", ""])

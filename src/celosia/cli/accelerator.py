@@ -38,6 +38,9 @@ def add_simulate(families: Any) -> None:
     parser.add_argument("--fidelity", default="both", metavar="model|rtl|both", help="exact model, RTL, or both compared (default)")
     parser.add_argument("--latency", type=positive, default=20, metavar="N", help="cycles from a read request to its data (default 20)")
     parser.add_argument(
+        "--write-latency", type=positive, default=20, metavar="N", help="axi4: cycles from a burst's last beat to its response (default 20)"
+    )
+    parser.add_argument(
         "--output",
         default="sums",
         metavar="sums|int8|uint8",
@@ -66,7 +69,7 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
     from ..explore.accelerator_operator import simulate_operator
     from ..intrinsics.accelerator import MemoryTiming
 
-    timing = MemoryTiming(latency=arguments.latency)
+    timing = MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency)
     output = typical_output(arguments.output, residual=arguments.residual)
     target = arguments.save_program
     result = simulate_operator(
@@ -127,7 +130,7 @@ def _run_program(point: DesignPoint, arguments: argparse.Namespace, console: Con
         program,
         memory,
         fidelity=arguments.fidelity,
-        timing=MemoryTiming(latency=arguments.latency),
+        timing=MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency),
         progress=console.note if console.progress.enabled else None,
     )
     if arguments.save_result is not None:
