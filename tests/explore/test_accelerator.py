@@ -17,7 +17,7 @@ from celosia.hw import DesignPoint
 from celosia.hw.accelerator.machine import machine_of
 from celosia.intrinsics import MismatchError, ParameterError, ScheduleError
 from celosia.intrinsics.accelerator import MemoryTiming, predict
-from celosia.intrinsics.accelerator.costs import LEDGER, lower_bound
+from celosia.intrinsics.accelerator.costs import INDEX, LEDGER, lower_bound
 from celosia.intrinsics.accelerator.ledger import array_ledger
 from celosia.sim.accelerator_scorer import score
 
@@ -53,7 +53,7 @@ def test_the_scorer_notices_another_constant():
     rows = schedule_table(problem, [Schedule(m=1, n=1, k=2)])
     changed = rows.copy()
     changed[:, list(range(rows.shape[1]))] = rows
-    changed[0, -8] += 1  # latency
+    changed[0, INDEX["latency"]] += 1
     assert score(changed)[0][0] != score(rows)[0][0]
 
 
@@ -75,7 +75,7 @@ def test_the_vectorised_scorer_is_the_compiled_one():
         )
         sizes = [np.full(8, int(rng.integers(1, most + 1))) for most in (problem.max_m, problem.max_n, problem.k_chunks)]
         rows = table(problem, *sizes, timing=MemoryTiming(latency=7), **shape, **slots)
-        rows[:, -8] = rng.integers(1, 60, len(rows))  # latencies
+        rows[:, INDEX["latency"]] = rng.integers(1, 60, len(rows))
         cycles, _ = score(rows)
         if cycles[0] < 0:
             with pytest.raises(ScheduleError):
