@@ -49,7 +49,7 @@ class AreaEstimate:
     source : "estimate" or "synthesis"
     design_hash : str
     breakdown_transistors : mapping
-        Transistors by part of the block; sums to ``transistors``. Empty for a synthesis, which is flat.
+        Transistors by part of the block; sums to ``transistors``. A synthesis is flat: empty, or logic and memories.
     """
 
     transistors: int
@@ -96,14 +96,21 @@ def estimate_area(point: DesignPoint) -> AreaEstimate:
 
 
 def synthesize_area(point: DesignPoint) -> AreaEstimate:
-    """Area of the whole design by Yosys; seconds to minutes, remembered in the cache.
+    """Area of the whole design by Yosys; seconds to minutes, remembered in the cache. Memories count as in the estimate.
 
     Raises
     ------
     ToolNotFoundError, ToolFailedError
     """
     figure = cached_figure(_rtlil(point))
-    return AreaEstimate(transistors=figure.transistors, flip_flops=figure.flip_flops, source="synthesis", design_hash=point.hash)
+    cells = {"memories": round(_accelerator(point)["memories"][0])} if point.family == "accelerator" else {}
+    return AreaEstimate(
+        transistors=figure.transistors + sum(cells.values()),
+        flip_flops=figure.flip_flops,
+        source="synthesis",
+        design_hash=point.hash,
+        breakdown_transistors={"logic": figure.transistors, **cells} if cells else {},
+    )
 
 
 def _rtlil(point: DesignPoint) -> str:

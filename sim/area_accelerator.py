@@ -47,7 +47,7 @@ def memory_bits(point: DesignPoint) -> dict[str, int]:
         "scratchpad B": 8 * machine.b_banks * machine.b_words * machine.b_word,
         "accumulators": machine.acc_rows * machine.cols * machine.acc.width,
         "biases and multipliers": 8 * machine.channel_words * machine.channel_word,
-        "residuals": 8 * machine.cols * int(getattr(machine, "residual_words", 0)),
+        "residuals": 8 * machine.cols * machine.residual_words,
         "queues": COMMAND_BITS * p.queue_depth * (3 if p.split else 2) + _drain_bits(machine),
         "requests in flight": tag * p.outstanding,
     }

@@ -17,7 +17,7 @@ from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import Schedule
 from celosia.explore.accelerator import as_convolution, simulate_accelerator
 from celosia.explore.accelerator_audit import operator_string, simulate_command
-from celosia.explore.accelerator_balanced import balanced_schedule, balanced_sizes
+from celosia.explore.accelerator_balanced import MOST_SIZES, balanced_schedule, balanced_sizes
 from celosia.explore.accelerator_evaluator import AcceleratorEvaluator, AcceleratorVerifier
 from celosia.explore.accelerator_problem import AcceleratorProblem, tile_schedule
 from celosia.explore.accelerator_search import best_schedule
@@ -269,14 +269,16 @@ def test_balanced_tiles_come_near_to_the_optimum() -> None:
             mapped = Problem(machine=machine_of(point), op=op)
             schedule, cycles, looked = balanced_schedule(mapped)
             best = best_schedule(mapped)
-            assert best.cycles <= cycles == predict(mapped.machine, lower(mapped, schedule)).cycles <= 1.05 * best.cycles
+            assert best.cycles <= cycles == predict(mapped.machine, lower(mapped, schedule)).cycles <= 1.02 * best.cycles
             assert looked < best.candidates
 
 
-def test_balanced_sizes_give_every_number_of_tiles() -> None:
-    for most in (1, 2, 7, 64, 3136):
-        sizes = balanced_sizes(most)
-        assert {-(-most // size) for size in sizes} == {-(-most // size) for size in range(1, most + 1)}
+def test_balanced_sizes_are_the_least_of_their_number_of_tiles() -> None:
+    assert balanced_sizes(7).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    for most in (15, 64, 3136):
+        sizes = balanced_sizes(most).tolist()
+        assert (sizes[0], sizes[-1]) == (1, most)
+        assert len(sizes) <= MOST_SIZES
         assert all(size == 1 or -(-most // (size - 1)) > -(-most // size) for size in sizes)
 
 

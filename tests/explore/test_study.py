@@ -38,7 +38,7 @@ def test_dict_and_toml_round_trips_keep_the_hash(tmp_path: Path) -> None:
     assert Study.load(path, budget=7).budget == 7
 
 
-@pytest.mark.parametrize("name", ["resnet18", "quick"])
+@pytest.mark.parametrize("name", ["resnet18", "quick", "accelerator"])
 def test_examples_load(name: str) -> None:
     study = Study.load(EXAMPLES / f"{name}.toml")
     assert study.name == name
