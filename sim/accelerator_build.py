@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..intrinsics import HashMismatchError, SimulationError
 from ..intrinsics.accelerator import AcceleratorMachine, Op
@@ -18,6 +18,7 @@ from .builder import Progress
 from .cache import Cache, cache_root, digest
 from .harness import wrapper
 from .library import RECORD_SYMBOL
+from .reroll import reroll
 from .toolchain import require_compiler, require_verilator, version_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ _HARNESS = tuple(
     Path(__file__).parent / "harness" / name
     for name in ("accelerator.cpp", "run.h", "native_port.h", "axi4_port.h", "stream_feed.h", "register_feed.h")
 )
-_SOURCES = ("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py")
+_SOURCES = (
+    *("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py"),
+    *("sim/netlist.py", "sim/reroll.py"),
+)
 
 
 class AcceleratorLibrary:
@@ -107,7 +111,10 @@ def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _AcceleratorJob(builder.Job):
-    """The stages of `builder` with another emitter and another harness."""
+    """The stages of `builder` with another emitter and another harness; grids are loops, nothing is traced."""
+
+    model_style: ClassVar[tuple[str, ...]] = ("--unroll-count", "0", "--output-split-cfuncs", "20000")
+    """Loops stay loops, and the process with all of them stays in one function, so that its variables live in registers."""
 
     @classmethod
     def of_point(cls, point: DesignPoint, progress: Progress) -> _AcceleratorJob:
@@ -116,7 +123,8 @@ class _AcceleratorJob(builder.Job):
         verilator, compiler = require_verilator(), require_compiler()
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
-        key = digest([*parts, *(path.read_text(encoding="utf-8") for path in _HARNESS), *builder.recipe_parts(verilator, compiler)])
+        own = [path.read_text(encoding="utf-8") for path in _HARNESS]
+        key = digest([*parts, *own, *cls.model_style, *builder.recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )
@@ -129,7 +137,8 @@ class _AcceleratorJob(builder.Job):
         (folder / "block.v").write_text(rtl.verilog, encoding="utf-8")
         runtime = self._runtime()
         self.progress("translate with Verilator")
-        self._verilate(folder, rtl.top)
+        (folder / "simulated.v").write_text(reroll(rtl.verilog), encoding="utf-8")
+        self._verilate(folder, rtl.top, "simulated.v")
         self.progress("compile")
         self._write_accelerator_sources(folder, rtl)
         self._compile(folder, runtime)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from ..intrinsics import Machine, ToolFailedError
 from .cache import Cache, cache_root, digest, source_digest
@@ -35,7 +35,6 @@ Loaded = TypeVar("Loaded")
 
 _VERILATOR_FLAGS = (
     "--cc",
-    "--trace",
     "-Wno-fatal",
     "-Wno-WIDTH",
     "--x-assign",
@@ -44,8 +43,6 @@ _VERILATOR_FLAGS = (
     "fast",
     "--noassert",
     "--no-timing",
-    "--output-split-cfuncs",
-    "2000",  # compilers stop vectorising functions that are much longer
 )
 _UNITS = ("unity_model", "unity_harness")
 _RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
@@ -101,6 +98,9 @@ class Job:
     verilator: Verilator
     compiler: Compiler
     progress: Progress
+
+    model_style: ClassVar[tuple[str, ...]] = ("--trace", "--output-split-cfuncs", "2000")
+    """Flags of Verilator: compilers stop vectorising straight functions that are much longer."""
 
     @classmethod
     def of(cls, design: Design, progress: Progress) -> Job:
@@ -163,8 +163,8 @@ class Job:
             **record_layouts(rtl.ports),
         }
 
-    def _verilate(self, folder: Path, top: str) -> None:
-        flags = [*_VERILATOR_FLAGS, "--top-module", top, "--prefix", f"V{CLASS}", "--Mdir", "model", "block.v"]
+    def _verilate(self, folder: Path, top: str, source: str = "block.v") -> None:
+        flags = [*_VERILATOR_FLAGS, *self.model_style, "--top-module", top, "--prefix", f"V{CLASS}", "--Mdir", "model", source]
         self._run("Verilator", [str(self.verilator.binary), *flags], folder, environment=self.verilator.environment)
 
     def _write_sources(self, folder: Path, rtl: RtlDesign, record: dict[str, Any]) -> None:
@@ -289,7 +289,7 @@ def recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     here = Path(__file__)
     sources = (*HARNESS_FILES, here, here.parent / "harness" / "generate.py")  # other kinds of blocks have files there too
     own = [path.read_text(encoding="utf-8") for path in sources]
-    return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *_tool_parts(verilator, compiler)]
+    return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *Job.model_style, *_tool_parts(verilator, compiler)]
 
 
 def _tool_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
