@@ -114,10 +114,9 @@ def synthesize_area(point: DesignPoint) -> AreaEstimate:
 
 
 def _rtlil(point: DesignPoint) -> str:
-    from amaranth.back import rtlil
+    from ..hw.accelerator.emit import rtlil_of
 
-    text: str = rtlil.convert(point.component(), name="top", emit_src=False)
-    return text
+    return rtlil_of(point.component(), name="top")
 
 
 # ---- structure

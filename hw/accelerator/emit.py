@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ...intrinsics.accelerator.machine import AcceleratorMachine
 from ..design_point import DesignPoint
@@ -63,13 +64,17 @@ def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> Accele
     """
     top = module_name(point, prefix=prefix)
     with Yosys() as yosys:  # loads while the accelerator is elaborated
-        from amaranth.back import rtlil
-
         component = point.component()
-        with collector_paused():
-            text = rtlil.convert(component, name=top, emit_src=False)
-        verilog = yosys.verilog(_CONTENTS.sub("", text), MEMORY_PASSES)
+        verilog = yosys.verilog(rtlil_of(component, name=top), MEMORY_PASSES)
     return AcceleratorRtl(verilog=banner(point, top) + verilog[verilog.index("module ") :], top=top, ports=ports_of(component), point=point)
+
+
+def rtlil_of(component: Any, *, name: str) -> str:
+    """RTLIL text of a part of an accelerator or of all of it, memories without contents."""
+    from amaranth.back import rtlil
+
+    with collector_paused():
+        return _CONTENTS.sub("", rtlil.convert(component, name=name, emit_src=False))
 
 
 def ports_of(component: object) -> tuple[Port, ...]:
