@@ -13,7 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 from tvm.target import Target
 
-from ..intrinsics import Instruction, Machine, ScheduleError
+from ..intrinsics import CelosiaError, Instruction, Machine, ScheduleError
 from ..intrinsics.tensor_intrin import install_stub, register
 from .nest import find
 from .operators import Operator
@@ -87,7 +87,14 @@ def _module(operator: Operator) -> Any:
 @functools.lru_cache(maxsize=512)
 def _sketch(operator: Operator, instruction: Instruction, route_and_order: Sketch, intrinsic: str) -> tuple[Any, Any]:
     """Unscheduled module and trace of one sketch."""
-    (design,) = design_space(operator, instruction, only=[route_and_order], intrinsic=intrinsic)
+    try:
+        (design,) = design_space(operator, instruction, only=[route_and_order], intrinsic=intrinsic)
+    except CelosiaError:
+        raise
+    except (KeyError, ValueError, RuntimeError):
+        # TVM's layout primitives lose iterators of extent 1, such as the only channel of a padded image, and say so in many ways.
+        route = route_and_order[0].kind
+        raise ScheduleError(f"{operator.name} on {instruction.name}: TVM does not perform the route {route}") from None
     return _module(operator), design.trace
 
 

@@ -19,6 +19,7 @@ from ...intrinsics.accelerator import AcceleratorMachine
 from ...intrinsics.numerics import Array, wrap
 from ..einsum import Access, Einsum, Index
 from ..einsum_transform import split_phases
+from ..forms import output_size
 from ..reasons import Reason, Rejected
 from .convolution import Convolution, pixel_grid
 from .schedule import Turn
@@ -206,7 +207,7 @@ class _Search:
     def __init__(self, einsum: Einsum, *, swapped: bool) -> None:
         self.einsum, self.swapped = einsum, swapped
         self.roles, self.extents = einsum.roles, einsum.extents
-        self.dims = dimensions(einsum.a)
+        self.dims = dimensions(einsum.a, self.roles, self.extents)
         self.groups: list[str] = []
         self.channels: list[str] = []
         self.inside = 1
@@ -253,14 +254,16 @@ class _Search:
 
     def _check_order(self) -> None:
         """Refuse activations whose products are not innermost: every one would be a read of its own."""
-        einsum, mixed = self.einsum, [dim for dim in self.dims if {"ac", "ab"} <= {self.roles[axis] for axis in dim.index.axes}]
-        for dim in self.dims:
-            alone = [axis for axis in dim.index.axes if self.roles[axis] in ("ab", "a")]
-            if alone and dim not in mixed and (not mixed or dim is not self.dims[-1]) and not self.channels and is_plain(dim, self.roles):
+        tensor, windowed = self.einsum.a.tensor, [{"ac", "ab"} <= {self.roles[axis] for axis in dim.index.axes} for dim in self.dims]
+        # a window of one channel may have one output row or column, and groups of one channel have no other products
+        single = len(self.dims) - 2 if any(windowed[-2:]) else len(self.dims)
+        for dim in self.dims[:single] if not self.channels and not self.groups else ():
+            if is_plain(dim, self.roles, only=("ab", "a")):
+                axis = next(iter(dim.index.axes))
                 raise NoPlace(
                     Reason.LAYOUT,
-                    f"the reduction {alone[0]} is not the last dimension of operand {einsum.a.tensor}",
-                    f"store {einsum.a.tensor} with {alone[0]} last (channels last), at the price of one transposition",
+                    f"the reduction {axis} is not the last dimension of operand {tensor}",
+                    f"store {tensor} with {axis} last (channels last), at the price of one transposition",
                 )
 
     def _with_pixels(self, count: int) -> Placement | None:
@@ -268,21 +271,21 @@ class _Search:
         if pixels and all(self.roles[axis] == "abc" for axis in pixels[0].index.axes):
             return None
         images = [next(iter(dim.index.axes)) for dim in outside if is_plain(dim, self.roles, only=("ac",)) and self._covers(dim)]
-        outer = [] if len(images) == len(outside) else [axis for axis in self.extents if any(axis in dim.index.axes for dim in outside)]
-        if outer:
-            images = []
+        slices = [] if len(images) == len(outside) else outside
+        images = [] if slices else images
+        outer = [axis for axis in self.extents if any(axis in dim.index.axes for dim in slices)]
         outer += [axis for axis in self.extents if self.roles[axis] == "abc" and any(axis in dim.index.axes for dim in pixels)]
-        turns = list(self._turns(outer, outside, pixels))
+        turns = list(self._turns(outer, slices, pixels))
         windows = [window for window, _, _ in turns]
         if not windows or any(window is None for window in windows):
             return None
         first = windows[0]
         if first is None or any(window is not None and window.shape != first.shape for window in windows):
             return None
-        return self._answer(first, turns, tuple(outer), tuple(images), outside)
+        return self._answer(first, turns, tuple(outer), tuple(images), slices)
 
     def _turns(
-        self, outer: Sequence[str], outside: Sequence[Dimension], pixels: Sequence[Dimension]
+        self, outer: Sequence[str], slices: Sequence[Dimension], pixels: Sequence[Dimension]
     ) -> Iterator[tuple[Window | None, dict[str, int], int | None]]:
         """Window, values of the outer axes, and which of the activations' copies is read, for every turn; None for those outside."""
         count = math.prod(self.extents[axis] for axis in outer)
@@ -296,10 +299,8 @@ class _Search:
             at = dict(zip(outer, values, strict=True))
             fixed = {axis: Index((), value) for axis, value in at.items()}
             copy: int | None = 0
-            for dim in outside if outer else ():
+            for dim in slices:
                 position = dim.index.substitute(fixed, self.extents)
-                if position.terms:
-                    return
                 guarded = [guard.substitute(fixed, self.extents) for guard in dim.guards]
                 holds = all(guard.low <= guard.index.const < guard.high for guard in guarded) and 0 <= position.const < dim.size
                 copy = copy * dim.size + position.const if copy is not None and holds else None
@@ -313,7 +314,7 @@ class _Search:
         turns: Sequence[tuple[Window | None, dict[str, int], int | None]],
         outer: tuple[str, ...],
         images: tuple[str, ...],
-        outside: Sequence[Dimension],
+        slices: Sequence[Dimension],
     ) -> Placement:
         einsum, extents = self.einsum, self.extents
         filters = [axis for axis in self._output_order() if self.roles[axis] == "bc" and axis not in outer]
@@ -330,7 +331,7 @@ class _Search:
             zero_point=einsum.a.fill if einsum.a.guards else 0,
             groups=groups,
         )
-        sums, copies = self._sums(op, turns, outer, outside)
+        sums, copies = self._sums(op, turns, outer, slices)
         answer = Placement(
             einsum=einsum,
             swapped=self.swapped,
@@ -375,7 +376,7 @@ class _Search:
         op: Convolution,
         turns: Sequence[tuple[Window | None, dict[str, int], int | None]],
         outer: tuple[str, ...],
-        outside: Sequence[Dimension],
+        slices: Sequence[Dimension],
     ) -> tuple[tuple[tuple[Turn, ...], ...], tuple[int, int, int]]:
         """Turns by output, without those whose activations are all outside and count for nothing."""
         sizes = {operand: [axis for axis in outer if operand in self.roles[axis]] for operand in "bc"}
@@ -390,7 +391,7 @@ class _Search:
             elif self.einsum.a.fill or self.einsum.a.zero_point:
                 summed.append(Turn(a=0, b=b, c=c, corner=beyond))
         whole = tuple(tuple(summed) or (Turn(a=0, b=0, c=c, corner=beyond),) for c, summed in sorted(by_output.items()))
-        copies = math.prod(dim.size for dim in outside) if outer else 1
+        copies = math.prod(dim.size for dim in slices)
         return whole, (copies, *(math.prod(self.extents[axis] for axis in sizes[operand]) for operand in "bc"))  # type: ignore[return-value]
 
     def _flat(self, axes: Sequence[str], at: Mapping[str, int]) -> int:
@@ -419,9 +420,11 @@ def _convolution(window: Window, *, images: int, channels: int, filters: int, ze
     if op.corner == (0, 0) and images == 1 and (op.height == 1 or op.width == 1) and op.kernel == (1, 1) and op.stride == 1:
         rows, columns = pixel_grid(op.height * op.width)
         op = replace(op, height=rows, width=columns, out=(rows, columns))
-    padded = replace(op, corner=None, out=None, pad=max(-window.corner[0], 0))
-    same = (padded.first_window, padded.out_height, padded.out_width) == (op.first_window, op.out_height, op.out_width)
-    return padded if same else op
+    pad = max(-window.corner[0], 0)
+    lines = zip((op.height, op.width), op.kernel, strict=True)
+    whole = tuple(output_size(size, taps, op.stride, pad, op.dilation) for size, taps in lines)
+    same = op.first_window == (-pad, -pad) and (op.out_height, op.out_width) == whole
+    return replace(op, corner=None, out=None, pad=pad) if same else op
 
 
 def fit_machine(placement: Placement, machine: AcceleratorMachine) -> Rejected | None:

@@ -77,24 +77,24 @@ def evaluate(index: Index, grids: Mapping[str, Array]) -> Array:
     return total
 
 
-def dimensions(access: Access) -> list[Dimension]:
+def dimensions(access: Access, roles: Mapping[str, str], extents: Mapping[str, int]) -> list[Dimension]:
     """The dimensions of a tensor that are more than one element, with the conditions that each explains.
 
     Raises
     ------
     NoPlace
-        If an index is no sum of axes, or a condition is on no dimension.
+        If an index is no sum of axes (but for axes of all operands, which may be fixed), or a condition is on no dimension.
     """
-    found, explained = [], set()
+    found, explained = [], set[Guard]()
     for size, index in zip(access.shape, access.index, strict=True):
-        if index.quotients:
+        if any(roles[axis] != "abc" for atom in index.quotients for axis in atom.inner.axes):
             raise NoPlace(Reason.NON_AFFINE, f"operand {access.tensor} is read at {index}, which no walk over rows and columns makes")
-        own = [guard for guard in access.guards if index.terms and not (guard.index - index).terms]
+        own = [guard for guard in access.guards if guard not in explained and not (guard.index - index).terms]
         explained.update(own)
-        if size > 1 or index.terms:
+        if size > 1 or index.terms or own:
             found.append(Dimension(size, index, tuple(own)))
     for guard in access.guards:
-        if guard not in explained:
+        if guard not in explained and not _always(guard, roles, extents):
             raise NoPlace(Reason.GUARDED, f"operand {access.tensor} is read only where {guard}, which is no border of the tensor")
     repeated = [axis for axis in access.axes if sum(axis in dim.index.axes for dim in found) > 1]
     if repeated:
@@ -102,8 +102,19 @@ def dimensions(access: Access) -> list[Dimension]:
     return found
 
 
+def _always(guard: Guard, roles: Mapping[str, str], extents: Mapping[str, int]) -> bool:
+    """Whether a condition on axes of all operands holds for all of their values."""
+    axes = sorted(guard.index.axes)
+    if any(roles[axis] != "abc" for axis in axes):
+        return False
+    values = evaluate(guard.index, dict(zip(axes, np.ogrid[tuple(slice(extents[axis]) for axis in axes)], strict=True)))
+    return bool(((values >= guard.low) & (values < guard.high)).all())
+
+
 def radix(index: Index, extents: Mapping[str, int], size: int) -> list[str] | None:
     """Axes of an index that counts through a dimension without gaps, slowest first; None if it does not."""
+    if index.quotients:
+        return None
     terms = sorted(((coefficient, str(atom)) for atom, coefficient in index.terms), reverse=True)
     place = 1
     for coefficient, axis in reversed(terms):
@@ -116,7 +127,7 @@ def radix(index: Index, extents: Mapping[str, int], size: int) -> list[str] | No
 def is_plain(dim: Dimension, roles: Mapping[str, str], only: Sequence[str] = ("ac", "ab", "a")) -> bool:
     """Whether a dimension is one axis, read in order."""
     terms = dim.index.terms
-    return len(terms) == 1 and terms[0][1] == 1 and not dim.guards and roles[str(terms[0][0])] in only
+    return len(terms) == 1 and not dim.index.quotients and terms[0][1] == 1 and not dim.guards and roles[str(terms[0][0])] in only
 
 
 def window_of(dims: Sequence[Dimension], roles: Mapping[str, str], extents: Mapping[str, int]) -> Window | None:

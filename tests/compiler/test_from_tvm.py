@@ -207,6 +207,9 @@ def test_an_operator_goes_through_tvm_by_the_nearest_tile():
         assert mapping["route"] == route
         inputs = operator.random_inputs(np.random.default_rng(0))
         assert np.array_equal(run(found, inputs), operator.reference(inputs))
+    operator = parse("conv1d:2x12x1,6x4,s2,p2")
+    with pytest.raises(ScheduleError, match=r"^conv1d:2x12x1,6x4,s2,p2 on tile: TVM does not perform the route layout$"):
+        lower_through_tvm(operator, place_on(operator, MACHINE), MACHINE, Schedule(m=1, n=1, k=1))
     operator = from_te("DEP", (1, 5, 6, 5, 3, 1, 1))
     with pytest.raises(MappingError, match="has no axis that indexes b and c only"):
         lower_through_tvm(operator, place_on(operator, MACHINE), MACHINE, Schedule(m=1, n=1, k=1))
