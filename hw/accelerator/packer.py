@@ -52,7 +52,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         tag = self.tag
-        held = Signal(8 * self.widest, reset_less=True)
+        held = Signal(8 * self.widest)  # zero behind what is filled
         filled, offset = Signal(range(self.widest + 1)), Signal(16)
         total = Signal(range(self.widest + self.port_bytes + 1))
         limit = Signal(range(self.widest + 1))
@@ -69,7 +69,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
         closed = tag.row_end | tag.word_end
         with m.If(self.valid):
             m.d.sync += [
-                held.eq(Mux(full, self._above(joined), joined)),
+                held.eq(Mux(closed, 0, Mux(full, self._above(joined), joined))),
                 filled.eq(Mux(closed, 0, Mux(full, total - limit, total))),
                 offset.eq(Mux(tag.row_end, 0, offset + self.write)),
             ]
@@ -87,12 +87,10 @@ class Packer(wiring.Component):  # type: ignore[misc]
             stop.eq(place + tag.count),
             wanted.eq(_below(stop, 2 * width) & ~_below(place, 2 * width)),
         ]
-        parts = [turned & _bytes(wanted[:width]), turned & _bytes(wanted[width:])]
-        present = Signal.like(held, reset_less=True)
-        m.d.comb += present.eq(Mux(filled == 0, 0, held))
+        parts = [_bytes(wanted[:width], turned, 0), _bytes(wanted[width:], turned, 0)]
         chunks = []
         for index in range(ceil_div(self.widest, width) + 1):
-            old = present[8 * width * index :][: 8 * width]
+            old = held[8 * width * index :][: 8 * width]
             new = [Mux(beat == index - behind, part, 0) for behind, part in enumerate(parts) if index >= behind]
             chunks.append((reduce(or_, new) | old)[: 8 * width])
         joined = Signal(8 * width * len(chunks))
@@ -104,8 +102,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
         width, tag = self.port_bytes, self.tag
         zero, inside = Signal(8), Signal(width)
         m.d.comb += [zero.eq(self.zero.word_select(tag.target, 8)), inside.eq(_below(tag.high, width) & ~_below(tag.low, width))]
-        mask = _bytes(inside)
-        return (self.beat & mask) | (zero.replicate(width) & ~mask)
+        return _bytes(inside, self.beat, zero)
 
     def _limit(self) -> Value:
         limit: Value = Const(0)
@@ -114,10 +111,10 @@ class Packer(wiring.Component):  # type: ignore[misc]
         return limit
 
     def _above(self, joined: Value) -> Value:
-        """What does not fit the word that is written."""
+        """What does not fit the word that is written: less than a beat."""
         above: Value = Const(0)
         for target, size in self.words.items():
-            above = Mux(self.tag.target == target, joined[8 * size :], above)
+            above = Mux(self.tag.target == target, joined[8 * size :][: 8 * self.port_bytes], above)
         return above
 
 
@@ -127,9 +124,9 @@ def _below(limit: Value, size: int) -> Value:
     return Cat(mask, Const(0, size - len(mask)))
 
 
-def _bytes(mask: Value) -> Value:
-    """Every bit eight times."""
-    return Cat(*(bit.replicate(8) for bit in mask))
+def _bytes(mask: Value, value: Value, other: Value | int) -> Value:
+    """Bytes of ``value`` where the mask has a one, else the byte ``other``; chosen byte by byte, which simulators do fast."""
+    return Cat(*(Mux(bit, value.word_select(lane, 8), other) for lane, bit in enumerate(mask)))
 
 
 def _rotated(m: Module, value: Value, amount: Value) -> Value:
