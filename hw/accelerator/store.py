@@ -216,7 +216,7 @@ def _extended(value: Value) -> Value:
 
 
 def _rounded(value: Value, shift: Value, rounding: Rounding) -> Value:
-    """`numerics.shift_right` of a 64-bit value."""
+    """`numerics.shift_right` of a 64-bit value of at most 2**62 + 2**44: with half a unit of a shift of at most 62 it stays in 64 bits."""
     half = ((1 << shift) >> 1)[:63]
     if rounding is Rounding.HALF_UP:
         value = value + half
@@ -225,4 +225,4 @@ def _rounded(value: Value, shift: Value, rounding: Rounding) -> Value:
     elif rounding is Rounding.HALF_EVEN:
         odd = (value >> shift)[0] & (shift != 0)
         value = value + Mux(shift == 0, 0, half - 1 + odd)
-    return (value >> shift)[:64].as_signed()
+    return (value[:64].as_signed() >> shift).as_signed()
