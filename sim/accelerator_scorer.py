@@ -16,7 +16,7 @@ from ..intrinsics.numerics import Array
 from .cache import Cache, cache_root, digest
 from .toolchain import require_compiler
 
-_SOURCE = Path(__file__).parent / "harness" / "scorer.cpp"
+_SOURCES = ("scorer.cpp", "scorer_parts.h")
 _FLAGS = ("-O2", "-pthread")
 
 
@@ -53,12 +53,14 @@ def _library() -> ctypes.CDLL:
     compiler, cache = require_compiler(), Cache(cache_root())
     columns, structure = (", ".join(f"{name}_" for name in names) for names in (COLUMNS, STRUCTURE))
     contract = f"enum Column {{ {columns}, kColumns }};\nconstexpr int kStructure[] = {{ {structure} }};\n"
-    source = contract + _SOURCE.read_text(encoding="utf-8")
+    harness = Path(__file__).parent / "harness"
+    files = {"scorer_contract.h": contract} | {name: (harness / name).read_text(encoding="utf-8") for name in _SOURCES}
     flags = [*compiler.dialect_flags, *_FLAGS, *compiler.link_flags]
-    key = digest(["scorer", source, compiler.identity, *flags])
+    key = digest(["scorer", *files.values(), compiler.identity, *flags])
 
     def make(folder: Path) -> None:
-        (folder / "scorer.cpp").write_text(source, encoding="utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
         command = [*compiler.command, *flags, "scorer.cpp", "-o", "scorer.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:

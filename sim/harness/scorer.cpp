@@ -1,121 +1,23 @@
 // Exact cycles of schedules, a row of the cost table each: the recurrence of the cycle model fused with the order of commands.
 // One walk serves two kinds of time: a 64-bit number, one row at a time, and lanes of 32-bit numbers, one row each, for rows that share
 // their structure. The first also keeps the ledger, models reads that wait for credits, and jumps over iterations of a loop once they
-// repeat. Columns (enum Column, kColumns) and kStructure, those of the structure, are generated from the contract and come first.
+// repeat.
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <limits>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <vector>
+
+#include "scorer_parts.h"
+
+#define INLINE inline __attribute__((always_inline))  // the compiler would not, and a call costs as much as a command
 
 namespace {
 
-using Int = int64_t;
-constexpr size_t kLanes = 16, kBlock = 64;  // rows per vector, and rows that a thread takes at a time
-constexpr Int kJumped = 48;                 // steps that jumps leave of a long walk, about
-typedef int32_t Lanes __attribute__((vector_size(4 * kLanes)));
+constexpr size_t kBlock = 64;  // rows that a thread takes at a time
+constexpr Int kJumped = 48;    // steps that jumps leave of a long walk, about
 enum Ledger { kFill, kLoadWait, kStoreWait, kDispatchWait, kCommand, kPreload, kBeats, kArrayPad, kDrain, kStoreTail, kLedger };
-
-template <class Time> inline Time later(const Time& a, const Time& b) { return a > b ? a : b; }
-template <class Time> inline Time later(const Time& a, const Time& b, const Time& c) { return later(later(a, b), c); }
-
-// Rows of the table that are scored together; a group that is not full repeats its last row.
-struct Rows {
-    const Int* first;
-    size_t count;
-    Int shared(int column) const { return first[column]; }
-    template <class Time> Time read(int column) const {
-        if constexpr (std::is_same_v<Time, Int>) {
-            return first[column];
-        } else {
-            Time values;
-            for (size_t lane = 0; lane < kLanes; ++lane) {
-                values[lane] = static_cast<int32_t>(first[std::min(lane, count - 1) * kColumns + static_cast<size_t>(column)]);
-            }
-            return values;
-        }
-    }
-};
-
-// Pops of the last commands of a queue.
-template <class Time> struct Ring {
-    std::vector<Time> pops;
-    size_t count, mask, depth;
-    void reset(Int deep) {
-        depth = static_cast<size_t>(deep);
-        mask = 1;
-        while (mask < depth) mask *= 2;
-        pops.assign(mask, Time{} - 1);
-        count = 0;
-        --mask;
-    }
-    const Time& back(size_t place) const { return pops[(count - place) & mask]; }
-    void push(const Time& cycle) { pops[count++ & mask] = cycle; }
-};
-
-// First in, first out cache of the tiles of one operand.
-template <class Time> struct Slots {
-    struct Slot {
-        Int key;
-        Time ready, used;
-        int state;  // of an output tile: 0 empty, 1 unfinished, 2 store pending, 3 stored
-    };
-    std::vector<Slot> slots;
-    size_t turn;
-    Int stride[3];  // of the key, by axis
-    void reset(Int count, Int m, Int n, Int k) {
-        slots.assign(static_cast<size_t>(count), Slot{-1, Time{}, Time{}, 0});
-        turn = 0;
-        stride[0] = m, stride[1] = n, stride[2] = k;
-    }
-    Slot* find(Int wanted) {
-        for (Slot& slot : slots)
-            if (slot.key == wanted) return &slot;
-        return nullptr;
-    }
-    Slot* take() {
-        Slot* slot = &slots[turn];
-        if (++turn == slots.size()) turn = 0;
-        return slot;
-    }
-};
-
-// One loop: which index it is at, and which kind of tile that is (+1: last of its period, +2: in the last period).
-struct Axis {
-    Int count, period, last_period, at, phase;
-    int kind;
-    void reset(Int tiles, Int every, Int last) {
-        count = tiles, period = every, last_period = last;
-        at = phase = 0;
-        classify();
-    }
-    void classify() { kind = (phase == period - 1) + 2 * (at >= last_period); }
-    bool next() {
-        if (++phase == period) phase = 0;
-        const bool more = ++at < count;
-        if (!more) at = phase = 0;
-        classify();
-        return more;
-    }
-    // Indices behind this one, without a gap, that are of its kind.
-    Int alike() const {
-        if (phase != period - 1) return period - 2 - phase;
-        return period > 1 ? 0 : (at < last_period ? last_period : count) - 1 - at;
-    }
-    void skip(Int many) {
-        at += many;
-        phase += period > 1 ? many : 0;
-    }
-};
-
-// How a loop went so far, to see when its iterations begin to repeat.
-struct Steadiness {
-    Int compute, load, age, patience;  // ages count iterations that look alike; from `patience` on they are compared
-    std::vector<Int> seen, times;
-};
 
 template <class Time> class Walk {
   public:
@@ -141,8 +43,8 @@ template <class Time> class Walk {
     int order[3];
     Steadiness steadiness[3];
     std::vector<Int> now;
-    Int step, lag, share;
-    bool split, unbounded, residual, mapped;
+    Int step, lag, share, due;  // due: the step after which the next pending store goes out
+    bool split, unbounded, residual, mapped, accounts;
     Time latency, period, preload, store_latency, interval, arrived;
     Int outstanding;
     Time free_load, free_compute, free_store, dispatched, load_visible, store_visible, write_visible;
@@ -171,6 +73,7 @@ template <class Time> class Walk {
     Time load(const Time& awaited, const Time& beats);
     Slot* fetch(Slots<Time>& tiles, Int key, const Time& beats);
     void store();
+    void settle() { due = head < pending.size() ? pending[head].step + lag : std::numeric_limits<Int>::max(); }
     void account(const Time& start, const Time& operands, const Time& freed, int m, int n, int k);
     bool steady(Steadiness& level, int axis);
     void relative(int axis);
@@ -191,6 +94,7 @@ template <class Time> void Walk<Time>::reset(const Rows& rows) {
     pending.clear();
     history_at = head = 0;
     step = 0;
+    settle();
     free_load = free_compute = free_store = load_visible = store_visible = write_visible = Time{};
     mapped = rows.shared(command_interval_), interval = rows.read<Time>(command_interval_);
     taken.reset(mapped ? rows.shared(command_depth_) : 1);
@@ -226,7 +130,7 @@ template <class Time> void Walk<Time>::price(const Rows& rows) {
 }
 
 // u_i = max(u_{i-1} + 1, h_i + P) with u_{-1} = s is max(s + 1 + i, h_i + P): the h_i are at least one apart.
-template <class Time> inline Time Walk<Time>::last_request(const Time& start, const Time& beats) {
+template <class Time> INLINE Time Walk<Time>::last_request(const Time& start, const Time& beats) {
     if constexpr (kSingle) {
         if (!unbounded) {
             const Int first = std::min(beats, outstanding), rest = beats - first, whole = rest / outstanding, more = rest % outstanding;
@@ -245,7 +149,7 @@ template <class Time> inline Time Walk<Time>::last_request(const Time& start, co
 }
 
 // Cycle in which the load is visible.
-template <class Time> inline Time Walk<Time>::load(const Time& awaited, const Time& beats) {
+template <class Time> INLINE Time Walk<Time>::load(const Time& awaited, const Time& beats) {
     const Time start = later<Time>(dispatch(loads), free_load, awaited);
     loads.push(start);
     const Time last = last_request(start, beats);
@@ -255,7 +159,7 @@ template <class Time> inline Time Walk<Time>::load(const Time& awaited, const Ti
 }
 
 // Slot that holds a tile, loaded if it is not there.
-template <class Time> inline typename Walk<Time>::Slot* Walk<Time>::fetch(Slots<Time>& tiles, Int key, const Time& beats) {
+template <class Time> INLINE typename Walk<Time>::Slot* Walk<Time>::fetch(Slots<Time>& tiles, Int key, const Time& beats) {
     Slot* slot = tiles.find(key);
     if (!slot) {
         slot = tiles.take();
@@ -265,7 +169,7 @@ template <class Time> inline typename Walk<Time>::Slot* Walk<Time>::fetch(Slots<
     return slot;
 }
 
-template <class Time> inline void Walk<Time>::store() {
+template <class Time> INLINE void Walk<Time>::store() {
     const Pending& next = pending[head++];
     Ring<Time>& queue = split ? stores : loads;
     const Time start = later<Time>(dispatch(queue), free_store, next.ready);
@@ -275,11 +179,13 @@ template <class Time> inline void Walk<Time>::store() {
     store_visible = free_store + 1;
     next.slot->ready = store_visible;
     next.slot->state = 3;
+    settle();
 }
 
 // What the array did between the last compute and the end of this one.
-template <class Time> inline void Walk<Time>::account(const Time& start, const Time& operands, const Time& freed, int m, int n, int k) {
+template <class Time> INLINE void Walk<Time>::account(const Time& start, const Time& operands, const Time& freed, int m, int n, int k) {
     if constexpr (kSingle) {
+        if (!accounts) return;
         const Int gap = start - free_compute, useful = c_useful[m][n][k];
         ledger[!step ? kFill : operands == start ? kLoadWait : freed == start ? kStoreWait : kDispatchWait] += gap;
         ledger[kCommand] += 1;
@@ -290,7 +196,7 @@ template <class Time> inline void Walk<Time>::account(const Time& start, const T
 }
 
 // One step of the innermost loop. False if it evicts an unfinished output tile.
-template <class Time> inline bool Walk<Time>::compute() {
+template <class Time> INLINE bool Walk<Time>::compute() {
     const int m = axes[0].kind, n = axes[1].kind, k = axes[2].kind;
     const Int n_group = share ? axes[1].at / share : 0;
     Slot* const sa = fetch(a, (n_group * axes[0].count + axes[0].at) * axes[2].count + axes[2].at, a_beats[m][k]);
@@ -314,12 +220,13 @@ template <class Time> inline bool Walk<Time>::compute() {
     free_compute = start + preload + c_cycles[m][n][k] + 1;
     sa->used = sb->used = free_compute;
     write_visible = free_compute + tails[m];
-    while (head < pending.size() && pending[head].step <= step - lag) store();
+    while (due <= step) store();
     if (k) {
         if (head == pending.size()) pending.clear(), head = 0;
         sc->state = 2, sc->key = -1;
         pending.push_back({step, sc, later<Time>(write_visible, residuals), s_beats[m][n]});
-        while (head < pending.size() && pending[head].step <= step - lag) store();
+        settle();
+        while (due <= step) store();
     }
     ++step;
     return true;
@@ -329,14 +236,15 @@ template <class Time> inline bool Walk<Time>::compute() {
 // times up to the last one are all the same.
 template <class Time> void Walk<Time>::relative(int axis) {
     if constexpr (kSingle) {
-        now.resize(3 + 3 * loads.depth + (mapped ? taken.depth + 1 : 0) + 4 * (a.slots.size() + b.slots.size() + c.slots.size() + pending.size() - head));
+        const size_t tiles = a.slots.size() + b.slots.size() + c.slots.size(), queued = (split ? 3 : 2) * loads.depth;
+        now.resize(3 + queued + (mapped ? taken.depth + 1 : 0) + 4 * (tiles + pending.size() - head));
         Int* out = now.data();
         const auto time = [&](Int cycle) { *out++ = std::max(cycle - dispatched, Int(0)); };
         *out++ = free_compute - dispatched;
         time(free_load);
         time(free_store);
         for (const Ring<Int>* queue : {&loads, &computes, &stores})
-            for (size_t place = queue->depth; place; --place) time(queue->back(place));
+            for (size_t place = queue == &stores && !split ? 0 : queue->depth; place; --place) time(queue->back(place));
         if (mapped) {
             *out++ = arrived - dispatched;
             for (size_t place = taken.depth; place; --place) *out++ = taken.back(place) - dispatched;
@@ -377,7 +285,7 @@ template <class Time> bool Walk<Time>::steady(Steadiness& level, int axis) {
         std::swap(now, level.seen);
         if (!repeats) {
             level.times = {dispatched, step, load_visible, write_visible, store_visible};
-            level.times.insert(level.times.end(), ledger, ledger + kLedger);
+            if (accounts) level.times.insert(level.times.end(), ledger, ledger + kLedger);
         }
         return repeats;
     }
@@ -391,7 +299,7 @@ template <class Time> void Walk<Time>::jump(Steadiness& level, int axis, Int man
         load_visible += many * (load_visible - level.times[2]);
         write_visible += many * (write_visible - level.times[3]);
         store_visible += many * (store_visible - level.times[4]);
-        for (int kind = 0; kind < kLedger; ++kind) ledger[kind] += many * (ledger[kind] - level.times[5 + kind]);
+        for (int kind = 0; accounts && kind < kLedger; ++kind) ledger[kind] += many * (ledger[kind] - level.times[5 + kind]);
         for (Int* time : {&dispatched, &free_load, &free_compute, &free_store, &arrived}) *time += cycles;
         for (Ring<Int>* queue : {&loads, &computes, &stores, &taken})
             for (Int& pop : queue->pops) pop += cycles;
@@ -403,6 +311,7 @@ template <class Time> void Walk<Time>::jump(Steadiness& level, int axis, Int man
         }
         for (size_t index = head; index < pending.size(); ++index) pending[index].ready += cycles, pending[index].step += steps;
         step += steps;
+        settle();
         axes[axis].skip(many);
     }
 }
@@ -415,7 +324,7 @@ template <class Time> template <int kLevel> inline bool Walk<Time>::loop() {
         Axis& axis = axes[which];
         Steadiness& level = steadiness[kLevel];
         const bool jumps = kSingle && unbounded && !(share && which == 1);
-        level.age = 0, level.patience = kLevel == 2 ? 4 : 1, level.compute = -1;
+        level.age = 0, level.patience = kLevel == 2 ? 2 : 1, level.compute = -1;
         do {
             if (!loop<kLevel + 1>()) return false;
             if (jumps) {
@@ -431,6 +340,7 @@ template <class Time> template <int kLevel> inline bool Walk<Time>::loop() {
 template <class Time> bool Walk<Time>::run(const Rows& rows, Int* ledger_of_row) {
     reset(rows);
     price(rows);
+    accounts = ledger_of_row;
     if (rows.shared(prologue_)) load(Time{}, rows.read<Time>(prologue_));
     if (!loop<0>()) return false;
     while (head < pending.size()) store();
