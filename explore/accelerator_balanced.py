@@ -36,7 +36,8 @@ def balanced_sizes(most: int) -> Array:
     least = np.array(sorted({-(-most // tiles) for tiles in range(1, most + 1)}), np.int64)
     wanted = np.exp(np.linspace(0, np.log(most), MOST_SIZES))
     nearest = np.abs(np.log(least)[None, :] - np.log(wanted)[:, None]).argmin(axis=1)
-    return least[np.unique(nearest)]
+    chosen: Array = least[np.unique(nearest)]
+    return chosen
 
 
 def balanced_schedule(problem: Problem, *, timing: MemoryTiming | None = None) -> tuple[Schedule, int, int]:

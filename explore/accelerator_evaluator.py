@@ -115,8 +115,20 @@ class AcceleratorVerifier:
 
     def run(self, candidate: Candidate, name: str, *, progress: Callable[..., None] | None = None) -> AcceleratorResult:
         """One operator, measured but not judged (`check` does that)."""
-        op, schedule = self._problem.convolutions[name], tile_schedule(candidate, name)
-        return simulate_accelerator(candidate.design, op, schedule=schedule, fidelity="both", timing=self._timing, seed=self._seed)
+
+        def stage(_: str) -> None:
+            if progress:
+                progress("build", 0)  # where the run may be stopped
+
+        return simulate_accelerator(
+            candidate.design,
+            self._problem.convolutions[name],
+            schedule=tile_schedule(candidate, name),
+            fidelity="both",
+            timing=self._timing,
+            seed=self._seed,
+            progress=stage,
+        )
 
     def check(self, run: Any, candidate: Candidate, name: str, *, expected: int | None) -> None:
         """Raise unless the run equals its reference in every bit, and the model and the search in every cycle.
