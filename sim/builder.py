@@ -22,6 +22,7 @@ from .cache import Cache, cache_root, digest, source_digest
 from .harness import HARNESS_FILES, design_header, exports, record_layouts, wrapper
 from .harness.generate import CLASS, is_input
 from .library import Library
+from .reroll import LOOPS
 from .toolchain import Compiler, Verilator, require_compiler, require_verilator, version_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
 _PRELUDE = (
     "#include <cstddef>\n#include <atomic>\n#include <deque>\n#include <cstring>\n#include <verilated.h>\n#include <verilated_vcd_c.h>\n"
 )
+_FOR_LOOPS = '#pragma GCC optimize("tree-loop-vectorize", "tree-vrp")\n'
 _TAIL_LINES = 20
 
 _loaded: dict[Path, Library] = {}
@@ -242,9 +244,18 @@ def write_units(model: Path, harness: Sequence[str]) -> None:
     trace = [name for name in generated if "Trace" in name]
     setup = [name for name in generated if name not in trace and ("Slow" in name or "Syms" in name)]
     fast = [name for name in generated if name not in trace and name not in setup]
-    for unit, quick, slow in zip(_UNITS, (fast, harness), (setup, trace), strict=True):
-        text = [f'#include "{name}"\n' for name in quick] + ['#pragma GCC optimize("O0")\n'] + [f'#include "{name}"\n' for name in slow]
+    loops = [name for name in fast if name.startswith(f"V{CLASS}_{LOOPS}_")]
+    straight = [name for name in fast if name not in loops]
+    for unit, quick, slow in zip(_UNITS, (straight, harness), (setup, trace), strict=True):
+        text = _included(quick)
+        if unit == _UNITS[0] and loops:
+            text += ["#pragma GCC push_options\n", _FOR_LOOPS, *_included(loops), "#pragma GCC pop_options\n"]
+        text += ['#pragma GCC optimize("O0")\n', *_included(slow)]
         (model / f"{unit}.cc").write_text("".join(text), encoding="utf-8")
+
+
+def _included(names: Sequence[str]) -> list[str]:
+    return [f'#include "{name}"\n' for name in names]
 
 
 def _outcome(code: int) -> str:

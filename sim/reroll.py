@@ -16,6 +16,8 @@ from graphlib import CycleError, TopologicalSorter
 from .netlist import Netlist, declared, is_name, names, tokens
 
 _ELEMENT = re.compile(r"\\?(\S+)_(\d+)_(\d+)")
+LOOPS = "rolled"
+"""Name of the module that holds the loops."""
 _FEWEST, _MOST_LOOPS = 8, 6
 """Elements of a family for which loops pay, and loops of a family that is a grid: its inside, edges and corners."""
 
@@ -298,14 +300,14 @@ class _Printer:
     def _instance(self, outputs: list[str]) -> list[str]:
         ports = [".clk(clk)", *(f".{port}({value})" for value, (port, _) in self.inputs.items())]
         ports += [f".out_{number}({name} )" for number, name in enumerate(outputs)]
-        return ["  rolled rolled (", "    " + ",\n    ".join(ports), "  );"]
+        return [f"  {LOOPS} {LOOPS} (", "    " + ",\n    ".join(ports), "  );"]
 
     def _module(self, outputs: list[str]) -> list[str]:
         ports = ["input clk", *(f"input {shape} {port}" for port, shape in self.inputs.values())]
         ports += [f"output reg {self.netlist.shapes[name]} out_{number}" for number, name in enumerate(outputs)]
         places = [self.elements[name] for name in outputs]
         return [
-            "module rolled (",
+            f"module {LOOPS} (",
             "  " + ",\n  ".join(ports),
             ");",
             "  /* verilator no_inline_module */",

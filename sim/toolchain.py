@@ -32,7 +32,7 @@ _COMMON = (
     "-DVM_TRACE=1",
     "-DVM_TRACE_VCD=1",
 )
-_VECTORS = ("-ftree-slp-vectorize", "-ftree-loop-vectorize", "-ftree-vrp", "-fvect-cost-model=unlimited")
+_VECTORS = ("-ftree-slp-vectorize", "-fvect-cost-model=unlimited")
 _AVX2 = ("-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mlzcnt", "-mmovbe", "-mf16c", "-mpopcnt", "-mcx16")
 
 
@@ -91,7 +91,7 @@ class Compiler:
 
     @property
     def model_flags(self) -> tuple[str, ...]:
-        """Flags of a model: -O1 is the knee between compile time and speed, vectorised straight-line code and loops pay on top."""
+        """Flags of a model: -O1 is the knee between compile time and speed, vectorised straight-line code pays on top."""
         return (*self.dialect_flags, "-O1", *(_VECTORS if self.kind == "gcc" else ()))
 
     @property
