@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from celosia.compiler.accelerator.convolution import gemm
-from celosia.compiler.accelerator.costs import fits, schedule_table
+from celosia.compiler.accelerator.costs import fits, schedule_table, table
 from celosia.compiler.accelerator.lower import lower
 from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import ORDERS, Schedule
@@ -89,26 +89,34 @@ def problem_of(case: Case) -> Problem:
     return Problem(machine=machine_of(case.point), op=case.op, output=case.output)
 
 
+def random_columns(problem: Problem, rng: np.random.Generator, size: int) -> dict[str, Array]:
+    """Random tiles, orders and slots of the space that `best_schedule` searches: those of ``size`` draws that fit the memories."""
+    most = {"m": problem.max_m, "n": problem.max_n, "k": problem.k_chunks}
+    columns = {axis: rng.integers(1, blocks + 1, size) for axis, blocks in most.items()}
+    slots = np.array(SLOTS)[rng.integers(0, len(SLOTS), size)]
+    columns |= {name: slots[:, place] for place, name in enumerate(("a_slots", "b_slots", "c_slots", "lag"))}
+    orders = np.array([["mnk".index(axis) for axis in order] for order in ORDERS])[rng.integers(0, len(ORDERS), size)]
+    columns |= {name: orders[:, place] for place, name in enumerate(("outer", "middle", "inner"))}
+    chosen = fits(problem, columns)
+    return {name: values[chosen] for name, values in columns.items()}
+
+
+def schedule_of(columns: dict[str, Array], row: int) -> Schedule:
+    at = {name: int(values[row]) for name, values in columns.items()}
+    return Schedule(order="".join("mnk"[at.pop(name)] for name in ("outer", "middle", "inner")), **at)
+
+
 def mixed_layer(rng: np.random.Generator, count: int) -> tuple[Array, float]:
     """Rows of random schedules of the layer that are legal, and the mean of their commands (of a sample)."""
-    problem, size, kept, commands = layer(), 8 * count, [], []
+    problem, kept, commands = layer(), [], []
     while sum(map(len, kept)) < count:
-        most = {"m": problem.max_m, "n": problem.max_n, "k": problem.k_chunks}
-        sizes = {axis: rng.integers(1, blocks + 1, size) for axis, blocks in most.items()}
-        slots = np.array(SLOTS)[rng.integers(0, len(SLOTS), size)]
-        orders = np.array(ORDERS)[rng.integers(0, len(ORDERS), size)]
-        slots_of = {name: slots[:, place] for place, name in enumerate(("a_slots", "b_slots", "c_slots", "lag"))}
-        chosen = np.flatnonzero(fits(problem, {**sizes, **slots_of}))
-        schedules = [
-            Schedule(order=str(orders[at]), **{name: int(values[at]) for name, values in {**sizes, **slots_of}.items()})
-            for at in chosen[: 2 * count]
-        ]
-        rows = schedule_table(problem, schedules)
-        legal = np.flatnonzero(score(rows)[0] >= 0)
-        kept.append(rows[legal])
-        for at in legal[: 200 - len(commands)]:
-            program = lower(problem, schedules[at])
-            assert score(rows[at : at + 1])[0][0] == predict(problem.machine, program).cycles
+        columns = random_columns(problem, rng, 8 * count)
+        rows = table(problem, **columns)
+        cycles, _ = score(rows)
+        kept.append(rows[cycles >= 0])
+        for row in np.flatnonzero(cycles >= 0)[: 200 - len(commands)]:
+            program = lower(problem, schedule_of(columns, row))
+            assert cycles[row] == predict(problem.machine, program).cycles
             commands.append(len(program.commands))
     return np.concatenate(kept)[:count], statistics.mean(commands)
 

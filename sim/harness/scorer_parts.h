@@ -12,7 +12,7 @@
 namespace {
 
 using Int = int64_t;
-constexpr size_t kLanes = 16;  // rows per vector
+constexpr size_t kLanes = 8;  // rows per vector: a register of AVX2; compilers split wider ones badly
 typedef int32_t Lanes __attribute__((vector_size(4 * kLanes)));
 
 template <class Time> inline Time later(const Time& a, const Time& b) { return a > b ? a : b; }
