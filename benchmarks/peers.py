@@ -13,10 +13,10 @@ What is timed is each tool's fastest documented way to evaluate one point:
 
 What the tools cannot express of the same machine:
 
-* SCALE-Sim chooses its schedule itself; it has no accumulator memory, a port per operand instead of a shared one, outputs of one
-  word, and reports the number of the last cycle, one less than their count
-* ZigZag has no bursts, queues or commands; its array is filled and drained once per layer (systolic_dimensions), not once per tile
-* both count no latency of the memory that buffering would hide
+* SCALE-Sim chooses its schedule itself; every operand has a port of its own instead of a share of one, and outputs are words of a
+  byte. It fills and drains the array for every tile, and reports the number of the last cycle, one less than their count
+* ZigZag's description of hardware has no commands, queues or bursts; the array is drained once per layer (systolic_dimensions)
+* ours waits 20 cycles for what it reads; the peers were given no latency of memory
 """
 
 from __future__ import annotations
