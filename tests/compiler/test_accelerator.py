@@ -224,7 +224,7 @@ def test_residuals_are_added_before_the_shift(core):
 
 
 def test_residuals_that_cannot_be_added_are_refused():
-    with pytest.raises(ParameterError, match=r"^residuals are added to 8-bit outputs, not to 32-bit sums; allowed: int8 or uint8 \(narrow\) with them$"):
+    with pytest.raises(ParameterError, match=r"^residuals are added to 8-bit outputs, not to 32-bit sums; allowed: int8 or uint8 "):
         Output(residual=True)
     with pytest.raises(ScheduleError, match=r"adds no residuals; allowed: residual_words above 0$"):
         Problem(machine=make(channel_words=8), op=gemm(4, 4, 4), output=RESIDUAL)
