@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -218,8 +218,13 @@ def _short(name: str, value: Any) -> str:
     return f"{name[0]}{value}"
 
 
-def write_results(result: StudyResult) -> None:
+def write_results(result: StudyResult, *, progress: Callable[..., None] = lambda *_: None) -> None:
     """Write every file of `FILES` into the study's folder; on failure the earlier ones stay.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called with ``"write"``, members written, their number, and the name of the next.
 
     Raises
     ------
@@ -231,7 +236,7 @@ def write_results(result: StudyResult) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=result.folder))
         try:
-            _write(result, fresh)
+            _write(result, fresh, progress)
             _swap(fresh, result.folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -239,7 +244,7 @@ def write_results(result: StudyResult) -> None:
         raise CelosiaError(f"results cannot be written to {str(result.folder)!r}: {error.strerror or error}") from error
 
 
-def _write(result: StudyResult, folder: Path) -> None:
+def _write(result: StudyResult, folder: Path, progress: Callable[..., None]) -> None:
     members = [member.to_dict() for member in result.front]
     head = {"study": result.study.name, "study_hash": result.study.hash, "seed": result.study.seed}
     (folder / "front.json").write_text(_json({**head, "objectives": list(result.study.objectives), "front": members}), encoding="utf-8")
@@ -250,7 +255,8 @@ def _write(result: StudyResult, folder: Path) -> None:
     from ..hw.artefacts import emit_artefacts
 
     (folder / "verilog").mkdir()
-    for member in result.front:
+    for done, member in enumerate(result.front):
+        progress("write", done, len(result.front), member.name)
         emit_artefacts(member.candidate.design, folder / "verilog")
 
 

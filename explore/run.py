@@ -116,8 +116,7 @@ class _Run:
         except StoppedError:
             return self._interrupted(found)
         result = self.judged(found, front, verdicts[: len(front)], verdicts[len(front) :])
-        self.progress("write", 0, 1, "")
-        write_results(result)
+        write_results(result, progress=self.progress)
         return result
 
     def search(self, journal: Journal, stop: Callable[[], bool]) -> SearchResult:
