@@ -9,12 +9,19 @@ from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, Op, Register
-from .fields import command_view
+from ...intrinsics.accelerator.machine import AcceleratorMachine
+from .fields import command_view, register_view
 
 COUNTERS = ("loads", "reads", "writes", "stores")
 """Completion counters: loads done, computes that finished reading, computes written, stores done."""
 
-_SIZES = {Op.LOAD: ("rows", "beats"), Op.COMPUTE: ("k_units", "m_blocks", "n_blocks"), Op.STORE: ("m_blocks", "n_blocks", "rows")}
+_SIZES = {
+    Op.LOAD: ("rows", "beats", "first_beats"),
+    Op.COMPUTE: ("k_units", "m_blocks", "n_blocks"),
+    Op.STORE: ("m_blocks", "n_blocks", "rows", "last_rows", "last_bytes"),
+}
+_REGISTER_SIZES = dict.fromkeys(Register, ("run", "run_beats", "taps", "columns")) | {Register.STORE: ("beats",)}
+"""Fields of which zero would leave an engine without an end."""
 _QUEUES = {Op.LOAD: "dma", Op.COMPUTE: "compute", Op.STORE: "store"}
 
 
@@ -23,11 +30,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
 
     Parameters
     ----------
-    queue_depth : int
-    split : bool
-        Stores have a queue of their own; else they share that of the loads.
-    targets : int
-        Legal targets of a load.
+    machine : AcceleratorMachine
+        With ``split``, stores have a queue of their own; else they share that of the loads.
 
     Members
     -------
@@ -46,8 +50,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         Memory has not yet confirmed a write; SET and END wait for that.
     """
 
-    def __init__(self, *, queue_depth: int, split: bool, targets: int) -> None:
-        self.queue_depth, self.split, self.targets = queue_depth, split, targets
+    def __init__(self, machine: AcceleratorMachine) -> None:
+        self.machine, self.queue_depth, self.split = machine, machine.queue_depth, machine.split
         queues: dict[str, Any] = {}
         for name in ("dma", "compute", "store"):
             queues |= {f"{name}_head": Out(COMMAND_BITS), f"{name}_valid": Out(1), f"{name}_pop": In(1)}
@@ -121,20 +125,22 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         return held
 
     def _accept(self, m: Module, queues: dict[str, fifo.SyncFIFO], issued: dict[Op, Signal], idle: Signal) -> None:
-        limit, op = Signal(8), self.command[:3]
+        limit, op, configured = Signal(8), self.command[:3], Signal(1 << REGISTER_FIELD.width)
         m.d.comb += limit.eq(Mux((self.limit == 0) | (self.limit > self.queue_depth), self.queue_depth, self.limit))
         with m.If(self.command_valid), m.Switch(op):
             for kind, name in _QUEUES.items():
                 with m.Case(kind):
                     queue, fields = queues[name], command_view(self.command, kind)
                     room = queue.w_rdy & (queue.w_level < limit)
-                    empty = Cat(*(fields[size] == 0 for size in _SIZES[kind])).any()
-                    if kind is Op.LOAD:
-                        empty = empty | (fields["target"] >= self.targets)
-                    m.d.comb += [self.illegal.eq(empty), self.command_ready.eq(room | empty), queue.w_en.eq(room & ~empty)]
-                    m.d.sync += issued[kind].eq(issued[kind] + (room & ~empty))
+                    wrong = Signal(name=f"illegal_{name}")
+                    m.d.comb += wrong.eq(Cat(*self._faults(kind, fields, configured)).any())
+                    m.d.comb += [self.illegal.eq(wrong), self.command_ready.eq(room | wrong), queue.w_en.eq(room & ~wrong)]
+                    m.d.sync += issued[kind].eq(issued[kind] + (room & ~wrong))
             with m.Case(Op.SET):
-                m.d.comb += [self.command_ready.eq(idle), self.set_valid.eq(idle)]
+                wrong = self._illegal_register(m)
+                m.d.comb += [self.illegal.eq(wrong), self.command_ready.eq(idle | wrong), self.set_valid.eq(idle & ~wrong)]
+                with m.If(self.set_valid):
+                    m.d.sync += configured.bit_select(_register(self.command), 1).eq(1)
             with m.Case(Op.END):
                 m.d.comb += [self.command_ready.eq(idle), self.done.eq(idle)]
             with m.Default():
@@ -142,11 +148,42 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         with m.If(self.illegal):
             m.d.sync += self.error.eq(1)
 
+    def _faults(self, kind: Op, fields: dict[str, Value], configured: Signal) -> list[Value]:
+        """What makes a command illegal; only a legal register is ever configured, so only a legal target."""
+        faults: list[Value] = [fields[size] == 0 for size in _SIZES[kind]]
+        if kind is Op.LOAD:
+            faults += [~configured.bit_select(fields["target"], 1), fields["beats"] == fields["spare"]]
+        elif kind is Op.STORE:
+            faults.append(~configured[Register.STORE])
+        elif not self.machine.broadcast:
+            faults.append(fields["vector"])
+        return faults
+
+    def _illegal_register(self, m: Module) -> Signal:
+        """Whether a SET names a register that the design lacks, a size of zero, or arithmetic that the store path lacks."""
+        illegal = Signal(name="illegal_register")
+        with m.Switch(_register(self.command)):
+            for register in self.machine.registers:
+                fields = register_view(self.command, register)
+                faults = [fields[size] == 0 for size in _REGISTER_SIZES[register]]
+                if register is Register.STORE and not self.machine.requantizes:
+                    faults += [fields["narrow"], fields["bias"]]
+                if register is Register.STORE and not self.machine.adds_residuals:
+                    faults.append(fields["residual"])
+                with m.Case(register):
+                    m.d.comb += illegal.eq(Cat(*faults).any())
+            with m.Default():
+                m.d.comb += illegal.eq(1)
+        return illegal
+
 
 REGISTER_FIELD = FIELDS[Op.SET]["register"]
 
 
+def _register(command: Value) -> Value:
+    return command[REGISTER_FIELD.offset : REGISTER_FIELD.offset + REGISTER_FIELD.width]
+
+
 def writes_register(dispatcher: Dispatcher, register: Register) -> Value:
     """High while the dispatcher writes this configuration register."""
-    chosen = dispatcher.command[REGISTER_FIELD.offset : REGISTER_FIELD.offset + REGISTER_FIELD.width]
-    return dispatcher.set_valid & (chosen == register)
+    return dispatcher.set_valid & (_register(dispatcher.command) == register)

@@ -74,7 +74,6 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def __init__(self, parameters: AcceleratorParameters, *, shelled: bool = False) -> None:
         self.parameters, self.shelled = parameters, shelled
         self.machine = parameters.accelerator_machine("")
-        self.targets = tuple(target for target in Target if target is not Target.RESIDUAL or self.machine.adds_residuals)
         width = parameters.port_bytes
         super().__init__(
             {
@@ -107,7 +106,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         machine = self.machine
-        dispatcher = m.submodules.dispatcher = Dispatcher(queue_depth=machine.queue_depth, split=machine.split, targets=len(self.targets))
+        dispatcher = m.submodules.dispatcher = Dispatcher(machine)
         sequencer = m.submodules.sequencer = (StationaryWeights if machine.weight_stationary else StationaryOutputs)(machine)
         drain = m.submodules.drain = Drain(machine)
         store = m.submodules.store = StoreUnit(machine)
@@ -179,10 +178,8 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
     def _loader(self, m: Module, dispatcher: Dispatcher, store: StoreUnit) -> Packer:
         """Loader and store path on the memory port; a shared port changes hands between commands only."""
         machine, width = self.machine, self.machine.port_bytes
-        banks = {Target.A: machine.a_banks, Target.B: machine.b_banks, Target.CHANNELS: 1, Target.RESIDUAL: 1}
-        words = {Target.A: machine.a_word, Target.B: machine.b_word, Target.RESIDUAL: machine.residual_word}
-        words[Target.CHANNELS] = max(machine.channel_word, width) if machine.requantizes else width
-        banks, words = ({target: sizes[target] for target in self.targets} for sizes in (banks, words))
+        sizes = {target: machine.memory_of(target) for target in machine.targets}
+        banks, words = ({target: size[place] for target, size in sizes.items()} for place in (0, 2))
         walker = m.submodules.walker = Walker(port_bytes=width, banks=banks)
         packer = m.submodules.packer = Packer(port_bytes=width, words=words)
         tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
@@ -195,7 +192,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             m.d.comb += limit.eq(self.limit_outstanding)
         m.d.comb += [
             walker.set_word.eq(self.command),
-            walker.set_register.eq(Cat(writes_register(dispatcher, Register(target)) for target in self.targets)),
+            walker.set_register.eq(Cat(writes_register(dispatcher, Register(target)) for target in machine.targets)),
             walker.head.eq(dispatcher.dma_head),
             walker.start.eq(dispatcher.dma_valid & ~walker.running & (1 if machine.split else ~store.busy)),
             dispatcher.dma_pop.eq(walker.start),

@@ -9,7 +9,7 @@ from ..contraction import Contraction
 from ..dtypes import DType
 from ..errors import ParameterError
 from ..numerics import Overflow, Rounding
-from .command import COMMAND_BITS, Target
+from .command import COMMAND_BITS, Register, Target
 
 CORES = ("output-stationary", "weight-stationary", "dot-product", "outer-product")
 """Array cores; the last two are one broadcast core, with and without lanes."""
@@ -231,6 +231,16 @@ class AcceleratorMachine:
             Target.CHANNELS: (1, self.channel_words, self.channel_word),
             Target.RESIDUAL: (1, self.residual_words, self.residual_word),
         }[target]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What a load may fill."""
+        return tuple(target for target in Target if self.memory_of(target)[1])
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        """Configuration registers of the design."""
+        return (*(Register(target) for target in self.targets), Register.STORE)
 
     # ---- timing constants (docs/decisions/004-accelerator.md)
 

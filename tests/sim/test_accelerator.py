@@ -12,7 +12,8 @@ from celosia.compiler.accelerator.schedule import Schedule
 from celosia.explore.accelerator_selftest import first_difference, random_case, run_case
 from celosia.hw import DesignPoint
 from celosia.intrinsics import HashMismatchError, SimulationError
-from celosia.intrinsics.accelerator import MemoryTiming, Op, Program, predict, predict_interval
+from celosia.intrinsics.accelerator import Command, MemoryTiming, Op, Program, Register, predict, predict_interval
+from celosia.intrinsics.accelerator.command import COMMON, FIELDS, REGISTERS, encode
 from celosia.intrinsics.accelerator.ledger import array_ledger
 from celosia.sim.accelerator import AcceleratorModel, Stalls
 
@@ -163,3 +164,36 @@ def test_refresh_stays_inside_its_interval_and_more_of_it_does_not(job):
     seen = [cycles(said, seed) for seed in range(20)]
     assert low < min(seen) <= max(seen) <= high
     assert cycles(replace(said, refresh_cycles=40), 0) > high
+
+
+def _zeros(op, **values):
+    return Command(op, {name: 0 for name in FIELDS[op] if name not in COMMON} | values)
+
+
+def _set(register, **values):
+    return Command(Op.SET, {"register": register} | dict.fromkeys(REGISTERS[register], 0) | values)
+
+
+WALKER = _set(Register.A, run=4, run_beats=1, taps=1, columns=1, width=4, height=1)
+LOAD = {"rows": 1, "beats": 1, "first_beats": 1}
+COMPUTE = {"k_units": 1, "m_blocks": 1, "n_blocks": 1}
+STORE = {"m_blocks": 1, "n_blocks": 1, "rows": 1, "last_rows": 1, "last_bytes": 4}
+ILLEGAL = {
+    **{f"load {name} 0": [WALKER, _zeros(Op.LOAD, **{**LOAD, name: 0})] for name in LOAD},
+    "load of nothing but a spare beat": [WALKER, _zeros(Op.LOAD, **LOAD, spare=1)],
+    "load before its register is set": [_zeros(Op.LOAD, **LOAD)],
+    **{f"walker {name} 0": [replace(WALKER, values={**WALKER.values, name: 0})] for name in ("run", "run_beats", "taps", "columns")},
+    **{f"compute {name} 0": [_zeros(Op.COMPUTE, **{**COMPUTE, name: 0})] for name in COMPUTE},
+    "vector mode without": [_zeros(Op.COMPUTE, **COMPUTE, vector=1)],
+    **{f"store {name} 0": [_set(Register.STORE, beats=1), _zeros(Op.STORE, **{**STORE, name: 0})] for name in STORE},
+    "store before its register is set": [_zeros(Op.STORE, **STORE)],
+    "store path without beats": [_set(Register.STORE)],
+    "unknown register": [int(Op.SET) | 7 << FIELDS[Op.SET]["register"].offset],
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_every_illegal_command_raises_the_error_flag_and_end_comes(name):
+    words = [item if isinstance(item, int) else encode(item) for item in (*ILLEGAL[name], Command(Op.END))]
+    content = np.stack([np.frombuffer(word.to_bytes(32, "little"), np.uint8) for word in words])
+    assert model("output-stationary").run(content, np.zeros(64, np.uint8), max_cycles=1000).error
