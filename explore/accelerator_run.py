@@ -10,8 +10,8 @@ import numpy as np
 
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
-from ..intrinsics import ParameterError
-from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program, predict
+from ..intrinsics import ParameterError, SimulationError
+from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program, predict, predict_interval
 from ..intrinsics.accelerator.functional import execute
 from ..intrinsics.accelerator.ledger import array_ledger, critical_path
 from ..intrinsics.numerics import Array
@@ -34,6 +34,8 @@ class Observed:
     ledger, critical_path : mapping
         What the array did, and what was critical; each sums to `cycles`.
     simulation_seconds, build_seconds : float
+    error : bool or None
+        The error flag of the RTL, which a run that is reported does not raise; None where RTL was not run.
     """
 
     predicted: Events
@@ -42,6 +44,7 @@ class Observed:
     critical_path: Mapping[str, int]
     simulation_seconds: float = 0.0
     build_seconds: float = 0.0
+    error: bool | None = None
 
     @property
     def events_equal(self) -> bool | None:
@@ -88,15 +91,18 @@ def observe(
     machine, timing = machine_of(point), timing or MemoryTiming()
     program.check(machine, memory)
     predicted = predict(machine, program, memory=timing, limits=limits)
-    rtl, seconds = None, (0.0, 0.0)
+    rtl, error, seconds = None, None, (0.0, 0.0)
     if fidelity == "model":
         execute(machine, program, memory)
     else:
         from ..sim.accelerator import AcceleratorModel
 
         model = AcceleratorModel(point, progress=progress)
-        run = model.run(program, memory, timing=timing, limits=limits, max_cycles=2 * predicted.cycles + 100_000)
-        rtl, seconds = run.events, (run.simulation_seconds, model.library.build_seconds)
+        longest = predicted.cycles if timing.exact else predict_interval(machine, program, memory=timing, limits=limits)[1]
+        run = model.run(program, memory, timing=timing, limits=limits, max_cycles=2 * longest + 100_000)
+        if run.error:
+            raise SimulationError("the design raised its error flag: it dropped an illegal command, or memory answered with an error")
+        rtl, error, seconds = run.events, run.error, (run.simulation_seconds, model.library.build_seconds)
     seen = rtl or predicted
     return Observed(
         predicted=predicted,
@@ -106,6 +112,7 @@ def observe(
         critical_path=critical_path(machine, program, seen if rtl == predicted else predicted, memory=timing, limits=limits),
         simulation_seconds=seconds[0],
         build_seconds=seconds[1],
+        error=error,
     )
 
 
@@ -149,6 +156,7 @@ class ProgramResult:
             "model_cycles": seen.predicted.cycles,
             "rtl_cycles": None if seen.rtl is None else seen.rtl.cycles,
             "events_equal": seen.events_equal,
+            "error": seen.error,
             "ledger": dict(seen.ledger),
             "critical_path": dict(seen.critical_path),
             "simulation_seconds": seen.simulation_seconds,
@@ -183,5 +191,5 @@ def simulate_program(
         matches_functional=bool(np.array_equal(memory, functional)),
         commands=len(program.commands),
         macs=program.macs,
-        utilization=program.macs / (seen.cycles * machine.macs_per_cycle),
+        utilization=program.macs / (seen.cycles * machine.macs_per_cycle) if seen.cycles else 0.0,
     )

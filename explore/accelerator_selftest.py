@@ -231,6 +231,8 @@ def run_case(case: Case, model: AcceleratorModel) -> str:
         run = model.run(program, memory, timing=timing, limits=limits, stalls=case.stalls, max_cycles=bound)
     except CelosiaError as error:
         return str(error)
+    if run.error:
+        return "the design raised its error flag"
     if not np.array_equal(memory, functional):
         return "the RTL's memory differs from the functional model's"
     return _check_time(case, model, predicted, run.events)

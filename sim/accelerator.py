@@ -11,6 +11,7 @@ import numpy as np
 
 from ..intrinsics import ParameterError, SimulationError
 from ..intrinsics.accelerator import AcceleratorMachine, Events, Limits, MemoryTiming, Program
+from ..intrinsics.accelerator.command import FIELDS, Op, extract_all
 from ..intrinsics.accelerator.timing import EVENTS
 from ..intrinsics.numerics import Array
 from .accelerator_build import AcceleratorLibrary, build_accelerator
@@ -163,7 +164,7 @@ class AcceleratorModel:
         limits: Limits | None = None,
         stalls: Stalls | None = None,
         max_cycles: int = 1 << 40,
-        hang_limit: int = 100_000,
+        hang_limit: int | None = None,
         record: bool = True,
         reset: bool = True,
         poison: int | None = None,
@@ -175,6 +176,8 @@ class AcceleratorModel:
         program : Program or (commands, 32) uint8
             Raw command words are not checked.
         memory : (bytes,) uint8
+        hang_limit : int or None
+            Cycles without an event or a beat from which on the design counts as hung; None is more than any command and any read take.
         record : bool
             Keep the cycle of every event.
         reset : bool
@@ -207,7 +210,7 @@ class AcceleratorModel:
             shared=int(not (self.machine.split or stalls.write or timing.refresh_cycles)),
             reset=int(reset),
             max_cycles=max_cycles,
-            hang_limit=hang_limit,
+            hang_limit=quiet_bound(self.machine, words, timing) if hang_limit is None else hang_limit,
             capacity=capacity,
             poison=-1 if poison is None else poison,
             **{f"{name}_stall": int(getattr(stalls, name) * (1 << 32)) for name in ("read", "write", "command")},
@@ -238,6 +241,26 @@ class AcceleratorModel:
         )
 
 
+_QUIET_MARGIN = 100_000
+"""Cycles that stalls, pipelines and the writing of commands may add to a quiet time."""
+
+
+def quiet_bound(machine: AcceleratorMachine, words: Array, timing: MemoryTiming) -> int:
+    """Cycles within which something happens while a program runs: the longest COMPUTE and the slowest memory access, and a margin.
+
+    Parameters
+    ----------
+    words : (commands, 32) uint8
+    """
+    computes = words[extract_all(words, FIELDS[Op.COMPUTE]["op"]) == Op.COMPUTE]
+    units, m_blocks, n_blocks = (extract_all(computes, FIELDS[Op.COMPUTE][name]) for name in ("k_units", "m_blocks", "n_blocks"))
+    array = int((m_blocks * n_blocks * np.maximum(units, machine.min_interval)).max(initial=0))
+    memory = timing.latency + timing.write_latency + 2 * timing.jitter
+    if timing.refresh_cycles:  # during which the answers' latency does not pass
+        memory += (memory // (timing.refresh_interval - timing.refresh_cycles) + 2) * timing.refresh_cycles
+    return array + memory + _QUIET_MARGIN
+
+
 def _raise_for(result: _Result, max_cycles: int) -> None:
     """Turn a status into one sentence."""
     waits = [text for bit, text in enumerate(_WAITERS) if result.waiting >> bit & 1]
@@ -251,4 +274,4 @@ def _raise_for(result: _Result, max_cycles: int) -> None:
         **{_READ_OUTSIDE + 1 + index: f"{text} (cycle {result.cycles})" for index, text in enumerate(_PROTOCOL)},
     }
     if result.status != _DONE:
-        raise SimulationError(reasons[result.status])
+        raise SimulationError(reasons[result.status] + ("; the design's error flag is up" if result.error else ""))

@@ -6,7 +6,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ..errors import FormatError, ParameterError
+from ..numerics import Array
 from ..tomlfile import closest
 
 COMMAND_BITS = 256
@@ -192,19 +195,37 @@ def extract(word: int, spec: Field) -> int:
     return value - (1 << spec.width) if spec.signed and value >> (spec.width - 1) else value
 
 
+def extract_all(words: Array, spec: Field) -> Array:
+    """Values of an unsigned field in many command words.
+
+    Parameters
+    ----------
+    words : (commands, 32) uint8
+
+    Returns
+    -------
+    (commands,) int64
+    """
+    bits = np.unpackbits(words, axis=1, bitorder="little")[:, spec.offset : spec.offset + spec.width]
+    values: Array = bits @ (np.int64(1) << np.arange(spec.width, dtype=np.int64))
+    return values
+
+
 def decode(word: int) -> Command:
     """The command of a word; waits come back modulo 2**12.
 
     Raises
     ------
     FormatError
-        If the operation code is not one of `Op`.
+        If the operation code is not one of `Op`, or the configuration register not one of `Register`.
     """
     code = extract(word, COMMON["op"])
     if code not in tuple(Op):
         raise FormatError(f"operation code must be from {min(Op)} to {max(Op)}, not {code}")
     op = Op(code)
     values = {"register": extract(word, FIELDS[op]["register"])} if op is Op.SET else {}
+    if op is Op.SET and values["register"] not in tuple(Register):
+        raise FormatError(f"configuration register must be from {min(Register)} to {max(Register)}, not {values['register']}")
     layout = layout_of(op, values)
     values |= {name: extract(word, spec) for name, spec in layout.items() if name not in COMMON}
     enabled = extract(word, COMMON["wait"])
