@@ -18,6 +18,7 @@ from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
 from ..intrinsics import MismatchError, ParameterError
 from ..intrinsics.accelerator import AcceleratorMachine, Limits, MemoryTiming, Program
+from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import Array
 from .accelerator_run import Observed, Progress, check_fidelity, observe
 from .accelerator_search import best_schedule
@@ -137,6 +138,7 @@ def simulate_accelerator(
     check_fidelity(fidelity)
     machine, timing = machine_of(point), timing or MemoryTiming()
     problem = Problem(machine=machine, op=as_convolution(operator), output=output or Output())
+    check_size(problem)
     chosen, found = choose_schedule(problem, schedule, timing, limits)
     program = lower(problem, chosen)
     operands = make_operands(problem, np.random.default_rng(seed))
@@ -176,6 +178,19 @@ def conclude(
         search=search,
         mapping=mapping or {},
     )
+
+
+def check_size(problem: Problem) -> None:
+    """Refuse an operator whose operands, result and memory image do not fit into this machine's memory.
+
+    Raises
+    ------
+    ParameterError
+    """
+    op, (a, b, c) = problem.op, problem.copies
+    values = a * op.images * op.height * op.width * op.channels + b * op.filters * op.depth + c * op.outputs * op.filters
+    # an image is copied less often than values are, but pads them to beats
+    require_memory(max(values, problem.memory_bytes // 8), "the operator")
 
 
 def choose_schedule(

@@ -1,4 +1,4 @@
-"""A fast search for schedules: all loop orders and slots, but few tile sizes along each axis.
+"""A fast search for schedules: all loop orders, but few tile sizes along each axis and few slots.
 
 Of the sizes that give as many tiles only the least counts: it shares the work most evenly and leaves the most memory to the
 other operands. Of those `MOST_SIZES` are taken, at even ratios. The result is no guaranteed optimum as that of
@@ -19,7 +19,9 @@ from ..intrinsics.accelerator import MemoryTiming
 from ..intrinsics.accelerator.costs import lower_bound
 from ..intrinsics.numerics import Array
 from ..sim.accelerator_scorer import score
-from .accelerator_search import SLOTS
+
+SLOTS = ((1, 1, 1, 0), (2, 2, 1, 0), (2, 2, 2, 1), (4, 2, 2, 1), (2, 4, 2, 1))
+"""Slots of A, B and C, and lag of the stores: fewer than `best_schedule` tries."""
 
 CHUNKS = (32, 128, 512)
 """Schedules that are scored together: few while the bound still excludes many, then more."""

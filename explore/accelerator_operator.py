@@ -22,7 +22,7 @@ from ..hw.design_point import DesignPoint
 from ..intrinsics import DType, MappingError, ParameterError, ScheduleError
 from ..intrinsics.accelerator import AcceleratorMachine, Limits, MemoryTiming, Program
 from ..intrinsics.numerics import Array
-from .accelerator import AcceleratorResult, choose_schedule, conclude, simulate_accelerator
+from .accelerator import AcceleratorResult, check_size, choose_schedule, conclude, simulate_accelerator
 from .accelerator_run import Observed, Progress, check_fidelity, observe
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def simulate_operator(
     if output not in (None, Output()):
         raise ParameterError("an operator that is several convolutions, or goes through TVM, has 32-bit sums as output; allowed: sums")
     _found(typed, place_on(typed, machine))
-    chosen, search = choose_schedule(problem_of(placement, machine), schedule, timing, limits)
+    problem = problem_of(placement, machine)
+    check_size(problem)
+    chosen, search = choose_schedule(problem, schedule, timing, limits)
     lowered, mapping = _lowered(typed, placement, machine, chosen, through)
     seen: list[Observed] = []
 

@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..compiler.accelerator.costs import fits
+from ..compiler.accelerator.costs import largest
 from ..compiler.accelerator.lower import check_fit
 from ..compiler.accelerator.operators import convolution_of
 from ..compiler.accelerator.problem import Problem as Mapped
@@ -76,13 +74,13 @@ class TileSlots:
         """
         slots = {"a_slots": 1 + indices[4], "b_slots": 1 + indices[5], "c_slots": 1 + indices[6], "lag": indices[7]}
         tiles: dict[str, int] = {}
-        most = _most(mapped, "k", tiles, slots)
+        most = largest(mapped, "k", tiles, slots)
         if not most:
             slots = dict(_LEAST_SLOTS)
             check_fit(mapped, LEAST)
-            most = _most(mapped, "k", tiles, slots)
+            most = largest(mapped, "k", tiles, slots)
         for place, axis in enumerate("kmn"):
-            tiles[axis] = 1 + scaled(indices[place], self.steps[axis], most if axis == "k" else _most(mapped, axis, tiles, slots))
+            tiles[axis] = 1 + scaled(indices[place], self.steps[axis], most if axis == "k" else largest(mapped, axis, tiles, slots))
         order = self.orders[indices[3]]
         finishing = _open_tiles(order, mapped, tiles) <= slots["c_slots"]
         return TileSchedule(order=order if finishing else order.replace("k", "") + "k", **tiles, **slots)
@@ -90,13 +88,6 @@ class TileSlots:
     def whole(self, order: int) -> list[int]:
         """Indices of the largest tiles, double buffered, in order number ``order``."""
         return [*(self.steps[axis] - 1 for axis in "kmn"), min(order, len(self.orders) - 1), 1, 1, 1, 1]
-
-
-def _most(mapped: Mapped, axis: str, tiles: Mapping[str, int], slots: Mapping[str, int]) -> int:
-    """Largest tile along ``axis`` that fits beside ``tiles``, those along the other axes being least; 0 if none does."""
-    limit = {"m": mapped.max_m, "n": mapped.max_n, "k": mapped.k_chunks}[axis]
-    probe = {**dict.fromkeys("mnk", np.array(1)), **{name: np.array(size) for name, size in (*tiles.items(), *slots.items())}}
-    return int(np.count_nonzero(fits(mapped, {**probe, axis: np.arange(1, limit + 1)})))
 
 
 def _open_tiles(order: str, mapped: Mapped, tiles: Mapping[str, int]) -> int:
@@ -165,7 +156,7 @@ class AcceleratorProblem(HardwareProblem):
                 reason = reason or str(error)
                 continue
             for axis in "mnk":
-                steps[axis] = max(steps[axis], _most(mapped, axis, {}, _LEAST_SLOTS))
+                steps[axis] = max(steps[axis], largest(mapped, axis, {}, _LEAST_SLOTS))
         if not all(steps.values()):
             why = reason or "the memories are too small"
             raise MappingError(f"operator {name} fits none of the {len(probes)} designs looked at: {why}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler.accelerator.costs import AXES, fits, table
+from ..compiler.accelerator.costs import AXES, fits, largest, table
 from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import ORDERS, Schedule
 from ..intrinsics import ScheduleError
@@ -17,10 +18,15 @@ from ..intrinsics.accelerator.costs import lower_bound
 from ..intrinsics.numerics import Array
 from ..sim.accelerator_scorer import score
 
-SLOTS = ((1, 1, 1, 0), (2, 2, 1, 0), (2, 2, 2, 1), (4, 2, 2, 1), (2, 4, 2, 1))
-"""Slots of A, B and C, and lag of the stores, that a search tries by default."""
+SLOTS = tuple((a, b, c, lag) for a, b, (c, lag) in itertools.product((1, 2, 4), (1, 2, 4), ((1, 0), (2, 1))))
+"""Slots of A, B and C, and lag of the stores, that a search tries by default: 1, 2 or 4 tiles of A and of B, and either 1 tile of C
+that is stored at once, or 2 and a lag of 1."""
+
+MOST_LEGAL = 20_000_000
+"""Schedules that fit, beyond which a search would outlast patience."""
 
 _CHUNK = 512
+_CELLS = 1 << 18  # tiles whose fit is tested together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +59,23 @@ def best_schedule(
     orders: Sequence[str] = ORDERS,
     slots: Sequence[tuple[int, int, int, int]] = SLOTS,
 ) -> SearchResult:
-    """The fastest schedule of all tile sizes, loop orders and slots.
+    """The fastest schedule of all tile sizes, with these loop orders, and these slots and lags.
 
     Parameters
     ----------
     orders : sequence of str
+        All six by default.
     slots : sequence of (a_slots, b_slots, c_slots, lag)
+        `SLOTS` by default.
 
     Raises
     ------
     ScheduleError
-        If no schedule fits the memories.
+        If no schedule fits the memories, or more than `MOST_LEGAL` do.
     """
     started = time.perf_counter()
     space = _Space.of(problem, orders, slots)
-    if not len(space.columns["m"]):
+    if not len(space):
         raise ScheduleError(
             "no schedule fits the memories, not even tiles of one block and one chunk; allowed: a larger spad_kib or acc_kib"
         )
@@ -101,52 +109,55 @@ def best_schedule(
 
 @dataclass(frozen=True)
 class _Space:
-    """Schedules that fit, as columns."""
+    """Schedules that fit: every row of ``rows`` (m, n, k, a_slots, b_slots, c_slots, lag) in every one of ``orders``."""
 
-    columns: dict[str, Array]
+    rows: Array
+    orders: Sequence[str]
     candidates: int
 
     @classmethod
     def of(cls, problem: Problem, orders: Sequence[str], slots: Sequence[tuple[int, int, int, int]]) -> _Space:
-        sizes = [np.arange(1, most + 1) for most in (problem.max_m, problem.max_n, problem.k_chunks)]
-        # one operand at a time, so that the whole product never exists in memory
-        kept: list[Array] = []
+        kept, count = [np.zeros((0, 7), np.int64)], 0
         for slot in slots:
-            a, b, c, _ = slot
-            for m in sizes[0]:
-                tiles = np.stack(np.meshgrid(sizes[1], sizes[2], indexing="ij"), axis=-1).reshape(-1, 2)
-                probe = {
-                    "m": np.full(len(tiles), m),
-                    "n": tiles[:, 0],
-                    "k": tiles[:, 1],
-                    "a_slots": np.array(a),
-                    "b_slots": np.array(b),
-                    "c_slots": np.array(c),
-                }
-                tiles = tiles[fits(problem, probe)]
-                if not len(tiles):
-                    continue
-                fixed = np.tile(np.array([m, *slot]), (len(tiles), 1))
-                kept.append(np.concatenate([fixed[:, :1], tiles, fixed[:, 1:]], axis=1))
-        rows = np.concatenate(kept) if kept else np.zeros((0, 7), np.int64)
-        columns = {
-            name: np.tile(rows[:, place], len(orders)) for place, name in enumerate(("m", "n", "k", "a_slots", "b_slots", "c_slots", "lag"))
-        }
-        for place, name in enumerate(("outer", "middle", "inner")):
-            columns[name] = np.repeat(np.array([AXES[order[place]] for order in orders], np.int64), len(rows))
-        product = len(sizes[0]) * len(sizes[1]) * len(sizes[2])
-        return cls(columns, product * len(orders) * len(slots))
+            for tiles in _fitting(problem, slot):
+                kept.append(np.concatenate([tiles, np.tile(np.array(slot, np.int64), (len(tiles), 1))], axis=1))
+                count += len(tiles) * len(orders)
+                if count > MOST_LEGAL:
+                    raise ScheduleError(
+                        f"more than {MOST_LEGAL:,} schedules fit the memories, too many to search; "
+                        "allowed: a schedule of your own, a smaller operator, or smaller memories"
+                    )
+        product = problem.max_m * problem.max_n * problem.k_chunks
+        return cls(np.concatenate(kept), orders, product * len(orders) * len(slots))
+
+    def __len__(self) -> int:
+        return len(self.rows) * len(self.orders)
 
     def parts(self) -> list[Array]:
-        count = len(self.columns["m"])
-        return [np.arange(start, min(start + 65536, count)) for start in range(0, count, 65536)]
+        return [np.arange(start, min(start + 65536, len(self))) for start in range(0, len(self), 65536)]
 
-    def table(self, problem: Problem, rows: Array, timing: MemoryTiming | None, limits: Limits | None) -> Array:
-        part = {name: values[rows] for name, values in self.columns.items()}
-        m, n, k = (part.pop(axis) for axis in "mnk")
-        return table(problem, m, n, k, timing=timing, limits=limits, **part)
+    def table(self, problem: Problem, points: Array, timing: MemoryTiming | None, limits: Limits | None) -> Array:
+        order, place = np.divmod(points, len(self.rows))
+        m, n, k, a, b, c, lag = self.rows[place].T
+        loops = np.array([[AXES[axis] for axis in order] for order in self.orders], np.int64)[order].T
+        shape = {"a_slots": a, "b_slots": b, "c_slots": c, "lag": lag, "outer": loops[0], "middle": loops[1], "inner": loops[2]}
+        return table(problem, m, n, k, timing=timing, limits=limits, **shape)
 
-    def schedule(self, index: int) -> Schedule:
-        at = {name: int(values[index]) for name, values in self.columns.items()}
-        order = "".join("mnk"[at.pop(name)] for name in ("outer", "middle", "inner"))
-        return Schedule(order=order, **at)
+    def schedule(self, point: int) -> Schedule:
+        order, place = divmod(point, len(self.rows))
+        m, n, k, a, b, c, lag = self.rows[place].tolist()
+        return Schedule(m=m, n=n, k=k, order=self.orders[order], a_slots=a, b_slots=b, c_slots=c, lag=lag)
+
+
+def _fitting(problem: Problem, slot: tuple[int, int, int, int]) -> Iterator[Array]:
+    """Tiles (rows of m, n, k) that fit, some m at a time: what is larger than a tile that does not fit does not fit either."""
+    held = dict(zip(("a_slots", "b_slots", "c_slots"), slot, strict=False))
+    m, most = 1, largest(problem, "m", {}, held)
+    while m <= most:
+        n, k = (largest(problem, axis, {"m": m}, held) for axis in "nk")
+        end = min(most, m - 1 + max(1, _CELLS // (n * k)))
+        sizes = np.arange(m, end + 1), np.arange(1, n + 1), np.arange(1, k + 1)
+        tiles = np.stack(np.meshgrid(*sizes, indexing="ij"), axis=-1).reshape(-1, 3)
+        slots = {name: np.array(count) for name, count in held.items()}
+        yield tiles[fits(problem, {**dict(zip("mnk", tiles.T, strict=True)), **slots})]
+        m = end + 1

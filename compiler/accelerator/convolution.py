@@ -113,10 +113,8 @@ MAX_ROWS = (1 << 13) - 1
 
 def pixel_grid(pixels: int) -> tuple[int, int]:
     """Rows and columns for pixels that have no neighbours: one column, where their number allows it."""
-    for columns in range(-(-pixels // MAX_ROWS), pixels + 1):
-        if pixels % columns == 0:
-            return pixels // columns, columns
-    return pixels, 1
+    rows = next(rows for rows in range(min(pixels, MAX_ROWS), 0, -1) if pixels % rows == 0)
+    return rows, pixels // rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,3 +172,14 @@ def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     ok &= schedule["c_slots"] * m * n * problem.block_rows <= rows
     ok &= (m * problem.block_rows < 1 << 14) & (n * machine.cols < 1 << 14) & (n < 1 << 12)
     return ok if machine.weight_stationary else ok & (m < 1 << 12)
+
+
+def largest(problem: Problem, axis: str, tiles: Mapping[str, int], slots: Mapping[str, int]) -> int:
+    """Largest tile along ``axis`` that fits beside ``tiles``, those along the other axes being least; 0 if none does."""
+    probe = {name: np.array([size]) for name, size in {**dict.fromkeys("mnk", 1), **tiles, **slots}.items()}
+    least, most = 0, {"m": problem.max_m, "n": problem.max_n, "k": problem.k_chunks}[axis]
+    while least < most:
+        middle = (least + most + 1) // 2
+        fitting = bool(fits(problem, {**probe, axis: np.array([middle])})[0])
+        least, most = (middle, most) if fitting else (least, middle - 1)
+    return least

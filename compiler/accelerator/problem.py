@@ -12,6 +12,9 @@ from ...intrinsics.accelerator.machine import ceil_div
 from ...intrinsics.numerics import Array
 from .convolution import PLAIN, Convolution, Output
 
+ADDRESS_SPACE = 1 << 32
+"""Bytes that the 32-bit addresses of commands reach."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MTile:
@@ -95,6 +98,11 @@ class Problem:
             )
         if self.a_run >= 1 << 16 or self.b_run >= 1 << 16:
             raise ScheduleError(f"a run of {max(self.a_run, self.b_run)} bytes along k is too long; allowed: at most 65535")
+        if self.memory_bytes > ADDRESS_SPACE:
+            raise ScheduleError(
+                f"the tensors need {self.memory_bytes / 1e9:,.1f} GB of memory; "
+                f"allowed: the {ADDRESS_SPACE / 1e9:.1f} GB that 32-bit addresses reach"
+            )
 
     # ---- activations
 

@@ -5,17 +5,20 @@ import pytest
 
 from celosia.compiler.accelerator.convolution import Convolution, gemm
 from celosia.compiler.accelerator.costs import schedule_table, table
-from celosia.compiler.accelerator.lower import lower
+from celosia.compiler.accelerator.job import typical_output
+from celosia.compiler.accelerator.lower import check_fit, lower
 from celosia.compiler.accelerator.problem import Problem
 from celosia.compiler.accelerator.schedule import ORDERS, Schedule
 from celosia.compiler.accelerator.vectorised import score_structure
+from celosia.explore import accelerator_search
 from celosia.explore.accelerator import in_words, require_exact, sensitivity, simulate_accelerator
 from celosia.explore.accelerator_audit import audit
+from celosia.explore.accelerator_balanced import SLOTS as FEW_SLOTS
 from celosia.explore.accelerator_search import SLOTS, best_schedule
 from celosia.explore.accelerator_selftest import random_case, random_design, selftest_accelerator, shrink
 from celosia.hw import DesignPoint
 from celosia.hw.accelerator.machine import machine_of
-from celosia.intrinsics import MismatchError, ParameterError, ScheduleError
+from celosia.intrinsics import MismatchError, ParameterError, ScheduleError, memory
 from celosia.intrinsics.accelerator import MemoryTiming, predict
 from celosia.intrinsics.accelerator.costs import INDEX, LEDGER, lower_bound
 from celosia.intrinsics.accelerator.ledger import array_ledger
@@ -226,3 +229,57 @@ def test_bounds_prune_but_never_exclude():
     rows = schedule_table(problem, schedules)
     cycles, _ = score(rows)
     assert (lower_bound(rows)[cycles >= 0] <= cycles[cycles >= 0]).all()
+
+
+def test_the_space_is_exactly_what_fits():
+    """Tiles are cut off by bisection and tested some at a time; one by one the same ones fit."""
+    problem = Problem(machine=machine_of(make()), op=gemm(50, 40, 90))
+    slots = ((1, 1, 1, 0), (4, 2, 2, 1))
+    fitting = 0
+    for m in range(1, problem.max_m + 1):
+        for n in range(1, problem.max_n + 1):
+            for k in range(1, problem.k_chunks + 1):
+                for a, b, c, lag in slots:
+                    try:
+                        check_fit(problem, Schedule(m=m, n=n, k=k, a_slots=a, b_slots=b, c_slots=c, lag=lag))
+                    except ScheduleError:
+                        continue
+                    fitting += 1
+    found = best_schedule(problem, slots=slots, orders=("mnk",))
+    assert found.legal == fitting < found.candidates == 2 * problem.max_m * problem.max_n * problem.k_chunks
+
+
+def test_slots_of_one_tile_of_a_and_b_with_two_of_c_are_searched():
+    parameters = dict(core="outer-product", rows=3, cols=3, spad_kib=1, acc_kib=1, port_bytes=32, residual_words=64)
+    point = DesignPoint.create("accelerator", **parameters, queue_depth=2, outstanding=4, bus="axi4")
+    op = Convolution(height=4, width=5, channels=3, filters=3, kernel=(3, 3), pad=1, groups=3)
+    problem = Problem(machine=machine_of(point), op=op, output=typical_output("int8"))
+    assert {(a, b) for a, b, _, _ in SLOTS} == {(a, b) for a in (1, 2, 4) for b in (1, 2, 4)}
+    found, few = (best_schedule(problem, timing=MemoryTiming(latency=5), slots=slots) for slots in (SLOTS, FEW_SLOTS))
+    assert found.cycles < few.cycles
+
+
+def test_long_operators_are_searched_at_once(monkeypatch):
+    problem = Problem(machine=machine_of(make()), op=gemm(1_000_003, 1, 1))
+    assert best_schedule(problem).seconds < 10
+    monkeypatch.setattr(accelerator_search, "MOST_LEGAL", 100)
+    with pytest.raises(ScheduleError, match="^more than 100 schedules fit the memories, too many to search; allowed: "):
+        best_schedule(problem)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ((100_000, 100_000, 100), "^the tensors need 40.0 GB of memory; allowed: the 4.3 GB that 32-bit"),
+        ((10**11, 3, 1), "GB of memory; allowed"),
+    ],
+)
+def test_tensors_beyond_the_addresses_are_refused(shape, reason):
+    with pytest.raises(ScheduleError, match=reason):
+        simulate_accelerator(make(), shape, fidelity="model")
+
+
+def test_an_operator_beyond_the_memory_of_this_machine_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 1 << 20)
+    with pytest.raises(ParameterError, match=r"^the operator needs about .* GB of memory are available; make it smaller"):
+        simulate_accelerator(make(), (1000, 100, 100), fidelity="model")
