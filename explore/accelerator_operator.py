@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..compiler.accelerator.convolution import Output
+from ..compiler.accelerator.convolution import Output, gemm
 from ..compiler.accelerator.job import Operands, random_operands
 from ..compiler.accelerator.operator_program import OperatorProgram, lower_operator, place_on, problem_of
 from ..compiler.accelerator.operators import placement_of
@@ -117,6 +117,7 @@ def simulate_operator(
 def _operator(operator: Operator | str | tuple[int, int, int]) -> Operator:
     if isinstance(operator, tuple):
         m, n, k = operator
+        gemm(m, n, k)  # names what is wrong
         return build("GMM", {"batch": 1, "m": m, "n": n, "k": k})
     return parse(operator) if isinstance(operator, str) else operator
 

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from ...intrinsics import ScheduleError
 
 ORDERS = tuple("".join(order) for order in itertools.permutations("mnk"))
+
+MOST = (1 << 31) - 1
+"""Largest number in a schedule."""
+
+_SHOWN = 60
+
+
+def _shown(value: object) -> str:
+    """A value as messages quote it."""
+    try:
+        text = repr(value)
+    except ValueError:  # of thousands of digits
+        text = "a longer number"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +56,38 @@ class Schedule:
     def __post_init__(self) -> None:
         for name, least in (("m", 1), ("n", 1), ("k", 1), ("a_slots", 1), ("b_slots", 1), ("c_slots", 1), ("lag", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+                bound = f"most {MOST}" if isinstance(value, int) and value > MOST else f"least {least}"
                 raise ScheduleError(
-                    f"{name} of a schedule must be an integer of at least {least}, not {value!r}; nearest legal value: {least}"
+                    f"{name} of a schedule must be an integer of at {bound}, not {_shown(value)}; nearest legal value: {bound.split()[1]}"
                 )
         if self.order not in ORDERS:
-            raise ScheduleError(f"order of a schedule must be one of {', '.join(ORDERS)}, not {self.order!r}")
+            raise ScheduleError(f"order of a schedule must be one of {', '.join(ORDERS)}, not {_shown(self.order)}")
+
+    @classmethod
+    def from_json(cls, text: str) -> Schedule:
+        """A schedule from a JSON object of its parameters, as `to_dict` gives it.
+
+        Raises
+        ------
+        ScheduleError
+            Names what is missing or unknown, and what is allowed.
+        """
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):  # ValueError: no JSON, or a number of thousands of digits
+            given = None
+        if not isinstance(given, dict):
+            raise ScheduleError(f'a schedule must be a JSON object such as {{"m": 5, "n": 4, "k": 168}}, not {_shown(text)}')
+        names = [field.name for field in fields(cls)]
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in given]
+        unknown = [_shown(name) for name in given if name not in names]
+        for fault, which in (("lacks", missing), ("has unknown", unknown)):
+            if which:
+                raise ScheduleError(
+                    f"a schedule {fault} {', '.join(which[:3])}; allowed: m, n and k, and if need be {', '.join(names[3:])}"
+                )
+        return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -38,9 +38,13 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+MOST_CYCLES = 1_000_000
+"""Largest number of a `MemoryTiming`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryTiming:
-    """The memory behind the port.
+    """The memory behind the port; all numbers are at most `MOST_CYCLES`.
 
     Parameters
     ----------
@@ -63,8 +67,11 @@ class MemoryTiming:
     def __post_init__(self) -> None:
         for name, least in (("latency", 1), ("jitter", 0), ("write_latency", 1), ("refresh_interval", 0), ("refresh_cycles", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ParameterError(f"memory {name} must be an integer of at least {least}, not {value!r}; nearest legal value: {least}")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST_CYCLES:
+                bound = f"most {MOST_CYCLES}" if isinstance(value, int) and value > MOST_CYCLES else f"least {least}"
+                raise ParameterError(
+                    f"memory {name} must be an integer of at {bound}, not {value!r}; nearest legal value: {bound.split()[1]}"
+                )
         if self.refresh_cycles >= max(self.refresh_interval, 1):
             raise ParameterError(
                 f"memory refresh_cycles must be below refresh_interval ({self.refresh_interval}), not {self.refresh_cycles}; "

@@ -106,8 +106,38 @@ def test_addresses_outside_are_refused(saved, tmp_path, capfd):
         (["--gemm", "9x7x20", "--output", "int9"], "output must be one of sums, int8, uint8"),
         (["--gemm", "9x7x20", "--residual"], "residuals are added to 8-bit outputs"),
         (["--gemm", "90x7x20", "--schedule", '{"m":30,"n":1,"k":5}'], r"too small by \d+"),
-        (["--gemm", "9x7x20", "--schedule", '{"m":1,"n":1}'], "--schedule must be best or a JSON object"),
-        (["--gemm", "9x7x20", "--schedule", "[1]"], "--schedule must be best or a JSON object"),
+        (
+            ["--gemm", "9x7x20", "--latency", "10000000000"],
+            "memory latency must be an integer of at most 1000000, not 10000000000",
+        ),
+        (["--gemm", "9x7x20", "--latency", "9" * 30, "--fidelity", "model"], "nearest legal value: 1000000$"),
+        (["--gemm", "9x7x20", "--write-latency", "9" * 30], "memory write_latency must be .* at most 1000000"),
+        (["--gemm", "9x7x20", "--schedule", '{"m":1,"n":1}'], "a schedule lacks k; allowed: m, n and k, and if need be order, a_slots"),
+        (["--gemm", "9x7x20", "--schedule", '{"m":1,"n":1,"k":1,"o":2}'], "a schedule has unknown 'o'; allowed: m, n and k, and"),
+        (["--gemm", "9x7x20", "--schedule", "[1]"], r"a schedule must be a JSON object such as .*, not '\[1\]'"),
+        (["--gemm", "9x7x20", "--schedule", ""], "a schedule must be a JSON object such as .*, not ''"),
+        (["--gemm", "9x7x20", "--schedule", '{"m":' + "9" * 5000 + ',"n":1,"k":1}'], r"a schedule must be a JSON object .{,120}\.\.\.$"),
+        (
+            ["--gemm", "9x7x20", "--schedule", '{"m":' + "9" * 4000 + ',"n":1,"k":1}'],
+            "m of a schedule must be .* nearest legal value: 2147483647",
+        ),
+        (["--gemm", "9x7x20", "--schedule", "[" * 100_000], r"a schedule must be a JSON object .{,120}\.\.\.$"),
+        (["--gemm", ""], "--gemm must be MxNxK with three positive integers, such as 64x64x64, not ''"),
+        (["--gemm", "9" * 5000 + "x1x1"], "--gemm must be MxNxK"),
+        (["--operator", ""], "operator"),
+        (["--gemm", "5x0x33"], "N of a GEMM must be a positive integer, not 0; nearest legal value: 1"),
+        (["--gemm", "99999999999x99999999999x99"], "GB of memory; allowed: the 4.3 GB that 32-bit addresses reach"),
+        (["--gemm", "9x7x20", "--image", "i"], "--image goes with --program only"),
+        (["--operator", "gemm:9x7x20", "--save-result", "r"], "--save-result goes with --program only"),
+        (["--program", "p", "--schedule", "best"], "--schedule goes with --gemm or --operator only; a saved program runs as it is"),
+        (["--program", "p", "--output", "sums"], "--output goes with --gemm or --operator only"),
+        (["--program", "p", "--residual"], "--residual goes with --gemm or --operator only"),
+        (["--program", "p", "--through", "tvm"], "--through goes with --gemm or --operator only"),
+        (["--program", "p", "--sensitivity"], "--sensitivity goes with --gemm or --operator only"),
+        (["--program", "p", "--save-program", "q"], "--save-program goes with --gemm or --operator only"),
+        (["--program", "p", "--seed", "0"], "--seed goes with --gemm or --operator only"),
+        (["--program", ""], "argument --program: must be a path, not ''"),
+        (["--gemm", "9x7x20", "--save-program", ""], "argument --save-program: must be a path, not ''"),
         (["--gemm", "9x7x20", "--fidelity", "guess"], "fidelity must be one of model, rtl, both"),
         (["--gemm", "9x7x20", "--program", "p"], "needs one of --gemm MxNxK, --operator OP and --program FILE"),
         (["--program", "/nowhere/p"], "cannot be read"),
@@ -133,3 +163,9 @@ def test_an_operator_of_several_convolutions(capfd):
     assert code == 0
     assert "2 convolutions; activations in place, weights packed at compile time, output in place" in out
     assert "is 2 convolutions; allowed" in refused(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model", "--sensitivity")
+
+
+def test_emit_needs_a_folder(capfd):
+    with pytest.raises(SystemExit, match="2"):
+        main(["emit", "accelerator", *DESIGN, "-o", ""])
+    assert "argument -o/--out: must be a path, not ''" in capfd.readouterr().err

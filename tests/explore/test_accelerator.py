@@ -250,8 +250,7 @@ def test_the_space_is_exactly_what_fits():
 
 
 def test_slots_of_one_tile_of_a_and_b_with_two_of_c_are_searched():
-    parameters = dict(core="outer-product", rows=3, cols=3, spad_kib=1, acc_kib=1, port_bytes=32, residual_words=64)
-    point = DesignPoint.create("accelerator", **parameters, queue_depth=2, outstanding=4, bus="axi4")
+    point = make(core="outer-product", rows=3, cols=3, spad_kib=1, acc_kib=1, port_bytes=32, queue_depth=2, outstanding=4, bus="axi4")
     op = Convolution(height=4, width=5, channels=3, filters=3, kernel=(3, 3), pad=1, groups=3)
     problem = Problem(machine=machine_of(point), op=op, output=typical_output("int8"))
     assert {(a, b) for a, b, _, _ in SLOTS} == {(a, b) for a in (1, 2, 4) for b in (1, 2, 4)}
@@ -263,7 +262,7 @@ def test_long_operators_are_searched_at_once(monkeypatch):
     problem = Problem(machine=machine_of(make()), op=gemm(1_000_003, 1, 1))
     assert best_schedule(problem).seconds < 10
     monkeypatch.setattr(accelerator_search, "MOST_LEGAL", 100)
-    with pytest.raises(ScheduleError, match="^more than 100 schedules fit the memories, too many to search; allowed: "):
+    with pytest.raises(ScheduleError, match=r"^more than 100 schedules fit the memories, too many to search; allowed: "):
         best_schedule(problem)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..intrinsics import FormatError
 from .console import Console, table
-from .parser import Parser, add_family, add_output_options, add_verb, design_point, gemm_shape, natural, positive, positive_number
+from .parser import Parser, add_family, add_output_options, add_verb, design_point, gemm_shape, natural, path, positive, positive_number
 
 if TYPE_CHECKING:
     from ..hw.design_point import DesignPoint
@@ -27,11 +27,13 @@ def add_simulate(families: Any) -> None:
     parser.add_argument("--gemm", metavar="MxNxK", help="matrix product C[M,N] = A[M,K] x B[K,N]")
     parser.add_argument("--operator", metavar="OP", help="operator, such as conv2d:1x56x56x64,64x3x3,s1,p1")
     parser.add_argument(
-        "--schedule", default="best", metavar="best|JSON", help="best (searched), or a schedule as an earlier run printed it"
+        "--schedule",
+        metavar="best|JSON",
+        help="best (default): the fastest of all tile sizes, the 6 loop orders, 1, 2 or 4 slots of A and of B, and 1 slot of C with lag 0 "
+        "or 2 with lag 1; or a schedule as JSON, such as an earlier run printed",
     )
     parser.add_argument(
         "--through",
-        default="native",
         metavar="native|tvm",
         help="who cuts and orders the loops: the accelerator's scheduler (default), or TVM",
     )
@@ -42,16 +44,15 @@ def add_simulate(families: Any) -> None:
     )
     parser.add_argument(
         "--output",
-        default="sums",
         metavar="sums|int8|uint8",
         help="32-bit sums (default), or requantised with bias; uint8: clamped at 0",
     )
     parser.add_argument("--residual", action="store_true", help="add a tensor from memory to an int8 or uint8 output")
-    parser.add_argument("--save-program", type=Path, metavar="FILE", help="write the program, and its memory image as FILE.image")
-    parser.add_argument("--program", type=Path, metavar="FILE", help="run a program that was saved, on FILE.image")
-    parser.add_argument("--image", type=Path, metavar="FILE", help="memory image for --program")
-    parser.add_argument("--save-result", type=Path, metavar="FILE", help="write the memory image after --program")
-    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random operands (default 0)")
+    parser.add_argument("--save-program", type=path, metavar="FILE", help="write the program, and its memory image as FILE.image")
+    parser.add_argument("--program", type=path, metavar="FILE", help="run a program that was saved, on FILE.image")
+    parser.add_argument("--image", type=path, metavar="FILE", help="memory image for --program")
+    parser.add_argument("--save-result", type=path, metavar="FILE", help="write the memory image after --program")
+    parser.add_argument("--seed", type=natural, metavar="N", help="seed of the random operands (default 0)")
     parser.add_argument("--sensitivity", action="store_true", help="also say what doubling each parameter would buy")
     parser.set_defaults(handler=simulate)
 
@@ -61,26 +62,27 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
     point = design_point(arguments)
     if sum(given is not None for given in (arguments.gemm, arguments.operator, arguments.program)) != 1:
         raise FormatError("simulate needs one of --gemm MxNxK, --operator OP and --program FILE, such as --gemm 196x256x2304")
+    _refuse_idle(arguments)
     if arguments.program is not None:
         return _run_program(point, arguments, console)
-    operator = gemm_shape(arguments.gemm) if arguments.gemm else arguments.operator
+    operator = gemm_shape(arguments.gemm) if arguments.gemm is not None else arguments.operator
     from ..compiler.accelerator.job import typical_operands, typical_output
     from ..explore.accelerator import in_words, sensitivity
     from ..explore.accelerator_operator import simulate_operator
     from ..intrinsics.accelerator import MemoryTiming
 
     timing = MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency)
-    output = typical_output(arguments.output, residual=arguments.residual)
+    output = typical_output("sums" if arguments.output is None else arguments.output, residual=arguments.residual)
     target = arguments.save_program
     result = simulate_operator(
         point,
         operator,
-        through=arguments.through,
+        through="native" if arguments.through is None else arguments.through,
         schedule=_schedule(arguments.schedule),
         fidelity=arguments.fidelity,
         output=output,
         timing=timing,
-        seed=arguments.seed,
+        seed=arguments.seed or 0,
         make_operands=typical_operands,
         keep=None if target is None else lambda program, memory: _save(target, program, memory),
         progress=console.note if console.progress.enabled else None,
@@ -92,6 +94,21 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
         data["sensitivity"] = [vars_of(change) for change in changes]
     console.result(data, _describe(point.name, result, words, changes))
     return 0 if result.passed else 1
+
+
+_IDLE_WITH_PROGRAM = ("schedule", "through", "output", "residual", "seed", "sensitivity", "save_program")
+_IDLE_WITHOUT = ("image", "save_result")
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    """Refuse options that would say nothing."""
+    saved = arguments.program is not None
+    values = {name: getattr(arguments, name) for name in (_IDLE_WITH_PROGRAM if saved else _IDLE_WITHOUT)}
+    given = [name for name, value in values.items() if value is not None and value is not False]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        other = "a saved program runs as it is" if saved else "nothing else has an image"
+        raise FormatError(f"{option} goes with {'--gemm or --operator' if saved else '--program'} only; {other}")
 
 
 def _save(target: Path, program: Any, memory: Any) -> None:
@@ -171,17 +188,10 @@ def vars_of(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
-def _schedule(text: str) -> Any:
-    if text == "best":
-        return text
+def _schedule(text: str | None) -> Any:
     from ..compiler.accelerator.schedule import Schedule
 
-    try:
-        return Schedule(**json.loads(text))
-    except (json.JSONDecodeError, TypeError) as error:
-        raise FormatError(
-            f'--schedule must be best or a JSON object such as {{"m": 5, "n": 4, "k": 168}}, not {text!r} ({error})'
-        ) from None
+    return "best" if text in (None, "best") else Schedule.from_json(str(text))
 
 
 def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:

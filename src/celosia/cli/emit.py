@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .console import Console
-from .parser import add_families, add_family, add_verb, design_point
+from .parser import add_families, add_family, add_verb, design_point, path
 
 EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary -o out/"
 
@@ -17,7 +17,7 @@ def add(verbs: Any) -> None:
     parser = add_verb(verbs, "emit", "write the Verilog of a design, its description, C header and testbench", EXAMPLE)
     families, made = add_families(parser, EXAMPLE)
     for family in [*made, add_family(families, "accelerator", EXAMPLE)]:
-        family.add_argument("-o", "--out", type=Path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
+        family.add_argument("-o", "--out", type=path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
         family.add_argument("--prefix", metavar="NAME", help="prefix of the Verilog module's name")
         family.set_defaults(handler=run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -136,6 +137,13 @@ def positive(text: str) -> int:
     return value
 
 
+def path(text: str) -> Path:
+    """Parse a path; an empty one would mean the current folder."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"must be a path, not {text!r}")
+    return Path(text)
+
+
 def natural(text: str) -> int:
     """Parse an integer of at least 0."""
     value = _integer(text)
@@ -172,10 +180,13 @@ def _number(text: str, high: float) -> float:
     return value
 
 
+_MOST_DIGITS = 18
+
+
 def gemm_shape(text: str) -> tuple[int, int, int]:
     """Parse ``MxNxK``."""
     parts = text.lower().split("x")
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise FormatError(f"--gemm must be MxNxK with three positive integers, such as 64x64x64, not {text!r}")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS for part in parts):
+        raise FormatError(f"--gemm must be MxNxK with three positive integers, such as 64x64x64, not {text[:80]!r}")
     m, n, k = (int(part) for part in parts)
     return m, n, k
