@@ -78,7 +78,7 @@ FIELDS: Mapping[Op, Mapping[str, Field]] = {
     Op.LOAD: COMMON
     | _packed(
         _BODY,
-        "target:2 base:32 spad:16 rows:14 beats:14 x:20s y:14s column:14 offset:20 skip:14 tap:6 first_beats:12 row_stride:12 spare:1",
+        "target:2 base:32 spad:16 rows:14 beats:14 x:20s y:14s column:14 offset:20 skip:16 tap:6 first_beats:12 row_stride:12 spare:1",
     ),
     Op.COMPUTE: COMMON | _packed(_BODY, "accumulate:1 vector:1 a:16 b:16 c:16 k_units:16 m_blocks:12 n_blocks:12 a_stride:14 b_stride:14"),
     Op.STORE: COMMON
@@ -123,6 +123,20 @@ REGISTERS: Mapping[Register, Mapping[str, Field]] = {
     Register.RESIDUAL: WALKER,
     Register.STORE: STORE_PATH,
 }
+
+
+SIZES: Mapping[Op, tuple[str, ...]] = {
+    Op.LOAD: ("rows", "beats", "first_beats"),
+    Op.COMPUTE: ("k_units", "m_blocks", "n_blocks"),
+    Op.STORE: ("m_blocks", "n_blocks", "rows", "last_rows", "last_bytes"),
+}
+REGISTER_SIZES: Mapping[Register, tuple[str, ...]] = dict.fromkeys(Register, ("run", "run_beats", "taps", "columns")) | {
+    Register.STORE: ("beats",)
+}
+"""Fields of which zero would leave an engine without an end."""
+
+COUNTED = (Op.LOAD, Op.COMPUTE, Op.STORE)
+"""Commands that others may wait for, in the order of the waits."""
 
 
 @dataclass(frozen=True)
