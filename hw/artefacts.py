@@ -61,32 +61,37 @@ def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None
 
 def description(rtl: RtlDesign) -> dict[str, Any]:
     """What the JSON file says: ports, parameters, hash, instruction, streams, timing."""
-    point, instruction = rtl.point, rtl.point.instruction
-    contraction = instruction.contraction
+    point, contraction = rtl.point, rtl.point.instruction.contraction
     return {
         "name": rtl.top,
         "design_hash": point.hash,
         "hw_version": HW_VERSION,
         "design_point": point.to_dict(),
         "ports": [dataclasses.asdict(port) for port in rtl.ports],
-        "instruction": {
-            "name": instruction.name,
-            "einsum": contraction.einsum,
-            "extents": dict(contraction.extents),
-            **{operand: contraction.dtype(operand).name for operand in "ab"},
-            "acc": contraction.acc.name,
-            "overflow": contraction.overflow.value,
-            "resident": instruction.resident,
-            "latency": instruction.latency,
-            "initiation_interval": instruction.initiation_interval,
-            "macs": contraction.macs,
-        },
+        "instruction": instruction_record(point),
         "streams": [
             {**dataclasses.asdict(stream), "beats": stream.beats(contraction), "lanes": stream.lanes(contraction)}
             for stream in point.machine.streams
         ],
         "timing": {**dataclasses.asdict(point.machine.timing), "drain": point.machine.timing.drain},
         "macs_per_cycle": point.macs_per_cycle,
+    }
+
+
+def instruction_record(point: DesignPoint) -> dict[str, Any]:
+    """What the JSON file says of a design's instruction."""
+    instruction, contraction = point.instruction, point.instruction.contraction
+    return {
+        "name": instruction.name,
+        "einsum": contraction.einsum,
+        "extents": dict(contraction.extents),
+        **{operand: contraction.dtype(operand).name for operand in "ab"},
+        "acc": contraction.acc.name,
+        "overflow": contraction.overflow.value,
+        "resident": instruction.resident,
+        "latency": instruction.latency,
+        "initiation_interval": instruction.initiation_interval,
+        "macs": contraction.macs,
     }
 
 

@@ -68,9 +68,12 @@ class Yosys:
         return str(log)
 
     def verilog(self, rtlil: str, passes: Sequence[str] = OPTIMISE) -> str:
-        """Run ``passes`` on an RTLIL design and print it as Verilog without attributes."""
+        """Run ``passes`` on an RTLIL design and print it as Verilog without attributes.
+
+        Parallel multiplexers become ``case`` over whole select words: as ``casez`` they would overlap, which linters take for a mistake.
+        """
         with tempfile.TemporaryDirectory(prefix="celosia-") as name:
             folder = Path(name)
             (folder / "in.il").write_text(rtlil, encoding="utf-8")
-            self.run(folder, ["read_rtlil in.il", *passes, "write_verilog -noattr out.v"])
+            self.run(folder, ["read_rtlil in.il", *passes, "write_verilog -noattr -noparallelcase out.v"])
             return (folder / "out.v").read_text(encoding="utf-8")

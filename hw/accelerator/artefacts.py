@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, REGISTERS, Op
-from ..artefacts import make_writable, write_together
+from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, REGISTERS, Op, Target
+from ...intrinsics.accelerator.machine import AcceleratorMachine
+from ..artefacts import instruction_record, make_writable, write_together
 from ..design_point import HW_VERSION, DesignPoint
 from .driver import driver_lines, field_lines
 from .emit import AcceleratorRtl, emit_accelerator
@@ -46,7 +47,7 @@ def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix
 
 
 def description(rtl: AcceleratorRtl) -> dict[str, Any]:
-    """What the JSON file says: ports, parameters, hash, and the fields of every command."""
+    """What the JSON file says: ports, parameters, hash, instruction, sizes of the memories, and the fields of every command."""
     mapped = {"register_map": {name: dataclasses.asdict(found) for name, found in registers_of(rtl).items()}} if registers_of(rtl) else {}
     return {
         "name": rtl.top,
@@ -54,11 +55,35 @@ def description(rtl: AcceleratorRtl) -> dict[str, Any]:
         "hw_version": HW_VERSION,
         "design_point": rtl.point.to_dict(),
         "ports": [dataclasses.asdict(port) for port in rtl.ports],
+        "instruction": instruction_record(rtl.point),
+        "capacities": capacities(rtl.machine),
         "command_bits": COMMAND_BITS,
         "counter_bits": COUNTER_BITS,
         "commands": {op.name: _fields(fields) for op, fields in FIELDS.items()},
         "registers": {register.name: _fields(fields) for register, fields in REGISTERS.items()},
         **mapped,
+    }
+
+
+def capacities(machine: AcceleratorMachine) -> dict[str, int]:
+    """Sizes of the memories that commands name; those of memories that the design lacks are 0.
+
+    Words of A and B are what a load fills, in every bank; an accumulator row holds ``acc_cols`` sums, a word of the channel memory the
+    biases and multipliers of as many channels, and a word of residuals as many bytes.
+    """
+    sizes: dict[str, int] = {}
+    for target in (Target.A, Target.B):
+        for name, size in zip(("banks", "words", "word_bytes"), machine.memory_of(target), strict=True):
+            sizes[f"{target.name.lower()}_{name}"] = size
+    return {
+        **sizes,
+        "acc_rows": machine.acc_rows,
+        "acc_cols": machine.cols,
+        "channel_words": machine.channel_words,
+        "channel_word_bytes": machine.channel_word if machine.requantizes else 0,
+        "residual_words": machine.residual_words,
+        "residual_word_bytes": machine.cols if machine.adds_residuals else 0,
+        "port_bytes": machine.port_bytes,
     }
 
 
@@ -72,12 +97,13 @@ def _fields(fields: Any) -> dict[str, dict[str, Any]]:
 
 
 def command_header(rtl: AcceleratorRtl) -> str:
-    """C header: hash, operation codes, lowest bit and width of every field of every command, and the driver of memory-mapped commands."""
+    """C header: hash, memories, operation codes, lowest bit and width of every field of every command, driver of memory-mapped commands."""
     macro = rtl.top.upper()
     lines = [f"/* celosia accelerator {rtl.top}: {COMMAND_BITS}-bit commands, least significant bit first */"]
     lines += [f"#ifndef {macro}_H", f"#define {macro}_H", "", "#include <stdint.h>", "", f'#define {macro}_HASH "{rtl.point.hash}"']
     lines += [f"#define {macro}_COMMAND_BITS {COMMAND_BITS}", f"#define {macro}_COMMAND_WORDS {COMMAND_WORDS}"]
     lines += [f"#define {macro}_COUNTER_BITS {COUNTER_BITS}"]
+    lines += [f"#define {macro}_{name.upper()} {size}" for name, size in capacities(rtl.machine).items()]
     lines += [f"#define {macro}_OP_{op.name} {op.value}" for op in Op]
     tables = [(op.name, fields) for op, fields in FIELDS.items()]
     tables += [(f"SET_{register.name}", fields) for register, fields in REGISTERS.items()]

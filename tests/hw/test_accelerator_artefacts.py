@@ -6,11 +6,16 @@ import pytest
 
 from celosia.hw import DesignPoint
 from celosia.hw.accelerator.artefacts import emit_accelerator_artefacts
+from celosia.hw.accelerator.emit import emit_accelerator
+from celosia.hw.accelerator.machine import machine_of
 from celosia.intrinsics import ParameterError
 from celosia.intrinsics.accelerator.command import COMMAND_BITS, FIELDS, Command, Op, encode
 from celosia.sim.toolchain import require_compiler
 
-POINT = DesignPoint.create("accelerator", rows=2, cols=2, spad_kib=1, acc_kib=1, port_bytes=4, channel_words=1)
+from .test_verilog import verilator
+
+SMALL = {"rows": 2, "cols": 2, "spad_kib": 1, "acc_kib": 1, "port_bytes": 4, "channel_words": 1}
+POINT = DesignPoint.create("accelerator", **SMALL)
 
 
 def test_files_agree_and_carry_the_hash(tmp_path):
@@ -49,3 +54,35 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="output folder must be a folder"):
         emit_accelerator_artefacts(POINT, tmp_path / "taken")
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_the_instruction_and_the_sizes_of_memories_are_told(tmp_path):
+    _, described, header = emit_accelerator_artefacts(POINT, tmp_path)
+    data = json.loads(described.read_text())
+    assert data["instruction"]["einsum"] == POINT.instruction.contraction.einsum
+    assert data["instruction"]["macs"] == 4
+    machine = machine_of(POINT)
+    sizes = data["capacities"]
+    assert sizes["a_banks"] * sizes["a_words"] * sizes["a_word_bytes"] == 1024  # spad_kib of each operand
+    assert sizes["acc_rows"] * sizes["acc_cols"] * 4 == 1024
+    assert (sizes["b_words"], sizes["channel_words"], sizes["residual_word_bytes"]) == (machine.b_words, 1, 0)
+    macro = header.stem.upper()
+    defined = dict(re.findall(rf"^#define {macro}_(\w+) (\d+)$", header.read_text(), re.M))
+    assert {name: int(defined[name.upper()]) for name in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"core": "output-stationary"},
+        {"core": "weight-stationary", "bus": "axi4", "commands": "registers", "residual_words": 16},
+        {"core": "outer-product", "split": True, "residual_words": 16},
+    ],
+)
+def test_lint_has_nothing_to_say(parameters, tmp_path):
+    point = DesignPoint.create("accelerator", **{**SMALL, **parameters})
+    rtl = emit_accelerator(point)
+    path = tmp_path / "top.v"
+    path.write_text(rtl.verilog)
+    lint = verilator("--lint-only", "--top-module", rtl.top, path)
+    assert (lint.returncode, lint.stderr) == (0, "")
