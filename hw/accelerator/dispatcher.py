@@ -8,20 +8,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, Op, Register
+from ...intrinsics.accelerator.command import COMMAND_BITS, COUNTER_BITS, FIELDS, REGISTER_SIZES, SIZES, Op, Register
 from ...intrinsics.accelerator.machine import AcceleratorMachine
 from .fields import command_view, register_view
 
 COUNTERS = ("loads", "reads", "writes", "stores")
 """Completion counters: loads done, computes that finished reading, computes written, stores done."""
 
-_SIZES = {
-    Op.LOAD: ("rows", "beats", "first_beats"),
-    Op.COMPUTE: ("k_units", "m_blocks", "n_blocks"),
-    Op.STORE: ("m_blocks", "n_blocks", "rows", "last_rows", "last_bytes"),
-}
-_REGISTER_SIZES = dict.fromkeys(Register, ("run", "run_beats", "taps", "columns")) | {Register.STORE: ("beats",)}
-"""Fields of which zero would leave an engine without an end."""
 _QUEUES = {Op.LOAD: "dma", Op.COMPUTE: "compute", Op.STORE: "store"}
 
 
@@ -150,7 +143,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
 
     def _faults(self, kind: Op, fields: dict[str, Value], configured: Signal) -> list[Value]:
         """What makes a command illegal; only a legal register is ever configured, so only a legal target."""
-        faults: list[Value] = [fields[size] == 0 for size in _SIZES[kind]]
+        faults: list[Value] = [fields[size] == 0 for size in SIZES[kind]]
         if kind is Op.LOAD:
             faults += [~configured.bit_select(fields["target"], 1), fields["beats"] == fields["spare"]]
         elif kind is Op.STORE:
@@ -165,7 +158,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         with m.Switch(_register(self.command)):
             for register in self.machine.registers:
                 fields = register_view(self.command, register)
-                faults = [fields[size] == 0 for size in _REGISTER_SIZES[register]]
+                faults = [fields[size] == 0 for size in REGISTER_SIZES[register]]
                 if register is Register.STORE and not self.machine.requantizes:
                     faults += [fields["narrow"], fields["bias"]]
                 if register is Register.STORE and not self.machine.adds_residuals:
