@@ -9,6 +9,7 @@ import numpy as np
 from ...intrinsics import ScheduleError
 from ...intrinsics.accelerator import Command, Op, Program, Register, Target
 from ...intrinsics.numerics import Array
+from .convolution import Convolution
 from .problem import KTile, MTile, NTile, Problem
 from .schedule import ONCE, Event, Schedule, Turn, events
 
@@ -114,6 +115,7 @@ class _Lowering:
             memory_bytes=problem.memory_bytes,
             buffers=problem.buffers,
             macs=macs,
+            title=title_of(problem.op),
         )
 
     # ---- configuration
@@ -236,6 +238,15 @@ class _Lowering:
             "last_bytes": (n.cols - (n.blocks - 1) * cols) * size,
             "residual": self.residual_word(event),
         }
+
+
+def title_of(op: Convolution) -> str:
+    """A convolution's sizes for people."""
+    if op.is_gemm:
+        return f"matrix product {op.outputs}x{op.filters}x{op.depth}"
+    rows, columns = op.kernel
+    groups = f" in {op.groups} groups" if op.groups > 1 else ""
+    return f"convolution {op.images}x{op.height}x{op.width}x{op.channels} by {op.filters}x{rows}x{columns}{groups}, stride {op.stride}"
 
 
 _STILL = {"spare": 0, "x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}

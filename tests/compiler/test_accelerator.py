@@ -66,6 +66,19 @@ def test_a_wrong_weight_or_a_dropped_command_is_noticed():
     assert not np.array_equal(result_of(program, memory), want)
 
 
+def test_programs_say_what_they_are():
+    machine = make()
+    titles = {
+        "matrix product 9x7x40": gemm(9, 7, 40),
+        "convolution 1x5x4x6 by 8x3x2 in 2 groups, stride 2": Convolution(
+            height=5, width=4, channels=6, filters=8, kernel=(3, 2), groups=2, stride=2
+        ),
+    }
+    for title, op in titles.items():
+        program = lower(Problem(machine=machine, op=op), Schedule(m=1, n=1, k=1))
+        assert Program.from_bytes(program.to_bytes()).title == title
+
+
 def test_serialised_programs_are_the_same_words():
     for case, machine in cases(2, 10):
         program = lower(Problem(machine=machine, op=case.op, output=case.output), case.schedule)
