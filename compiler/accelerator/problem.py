@@ -84,6 +84,11 @@ class Problem:
                 f"sums of {op.depth} products of {machine.a} x {machine.b} may not fit {machine.acc}; "
                 f"allowed: a reduction of at most {limit}, a wider acc, or overflow 'wrap'"
             )
+        if self.memory_bytes > ADDRESS_SPACE:
+            raise ScheduleError(
+                f"the tensors need {self.memory_bytes / 1e9:,.1f} GB of memory; "
+                f"allowed: the {ADDRESS_SPACE / 1e9:.1f} GB that 32-bit addresses reach"
+            )
         if self.output.residual and not machine.adds_residuals:
             raise ScheduleError(f"design {machine.name or machine.design_hash} adds no residuals; allowed: residual_words above 0")
         if self.output.residual and self.strips:
@@ -98,11 +103,6 @@ class Problem:
             )
         if self.a_run >= 1 << 16 or self.b_run >= 1 << 16:
             raise ScheduleError(f"a run of {max(self.a_run, self.b_run)} bytes along k is too long; allowed: at most 65535")
-        if self.memory_bytes > ADDRESS_SPACE:
-            raise ScheduleError(
-                f"the tensors need {self.memory_bytes / 1e9:,.1f} GB of memory; "
-                f"allowed: the {ADDRESS_SPACE / 1e9:.1f} GB that 32-bit addresses reach"
-            )
 
     # ---- activations
 

@@ -259,7 +259,7 @@ def test_slots_of_one_tile_of_a_and_b_with_two_of_c_are_searched():
 
 
 def test_long_operators_are_searched_at_once(monkeypatch):
-    problem = Problem(machine=machine_of(make()), op=gemm(1_000_003, 1, 1))
+    problem = Problem(machine=machine_of(make()), op=gemm(8191 * 100, 1, 1))
     assert best_schedule(problem).seconds < 10
     monkeypatch.setattr(accelerator_search, "MOST_LEGAL", 100)
     with pytest.raises(ScheduleError, match=r"^more than 100 schedules fit the memories, too many to search; allowed: "):
