@@ -52,6 +52,8 @@ class AcceleratorResult:
     simulation_seconds, build_seconds : float
     search, mapping : mapping
         What the search for the schedule looked at, and how the operator became the program.
+    error : bool or None
+        As `Observed.error`.
     """
 
     design_hash: str
@@ -69,6 +71,7 @@ class AcceleratorResult:
     build_seconds: float = 0.0
     search: Mapping[str, Any] = field(default_factory=dict)
     mapping: Mapping[str, Any] = field(default_factory=dict)
+    error: bool | None = None
 
     @property
     def passed(self) -> bool:
@@ -175,6 +178,7 @@ def conclude(
         commands=len(program.commands),
         simulation_seconds=seen.simulation_seconds,
         build_seconds=seen.build_seconds,
+        error=seen.error,
         search=search,
         mapping=mapping or {},
     )

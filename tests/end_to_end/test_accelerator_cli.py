@@ -41,6 +41,7 @@ def test_model_and_rtl_are_equal_in_every_event(capfd):
     data = json.loads(out)
     assert code == 0
     assert data["events_equal"] is True
+    assert data["error"] is False
     assert data["matches_reference"] is True
     assert data["model_cycles"] == data["rtl_cycles"] == sum(data["ledger"].values()) == sum(data["critical_path"].values())
 
