@@ -16,12 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..compiler.accelerator.convolution import Convolution
 from ..compiler.accelerator.costs import largest
 from ..compiler.accelerator.lower import check_fit
-from ..compiler.accelerator.operators import convolution_of
+from ..compiler.accelerator.operators import convolution_of, placement_of
 from ..compiler.accelerator.problem import Problem as Mapped
 from ..compiler.accelerator.schedule import ORDERS
 from ..compiler.accelerator.schedule import Schedule as TileSchedule
+from ..compiler.operators import Operator
+from ..compiler.reasons import Rejected
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
 from ..intrinsics import CelosiaError, MappingError, ScheduleError
@@ -118,7 +121,7 @@ class AcceleratorProblem(HardwareProblem):
 
     def __init__(self, study: Study, operators: Sequence[Any]) -> None:
         super().__init__(study, operators)
-        self.convolutions = {operator.name: convolution_of(operator) for operator in operators}
+        self.convolutions = {operator.name: _convolution(operator) for operator in operators}
         self._mapped: dict[tuple[str, str], Mapped | CelosiaError] = {}
         self.searches_schedules = study.accelerator.schedules == "search"
         probes = self.probes()
@@ -161,6 +164,18 @@ class AcceleratorProblem(HardwareProblem):
             why = reason or "the memories are too small"
             raise MappingError(f"operator {name} fits none of the {len(probes)} designs looked at: {why}")
         return TileSlots(name, steps)
+
+
+def _convolution(operator: Operator) -> Convolution:
+    """The convolution that an operator is; where it is several, said in the words of a study."""
+    try:
+        return convolution_of(operator)
+    except MappingError:
+        found = placement_of(operator)
+        if isinstance(found, Rejected):
+            raise
+        turns = sum(map(len, found.sums))
+        raise MappingError(f"{operator.name} is {turns} convolutions; a study takes operators that are one") from None
 
 
 def tile_schedule(candidate: Candidate, name: str) -> TileSchedule:

@@ -38,14 +38,17 @@ def prepare(folder: Path, study: Study, *, resume: bool) -> None:
     except OSError as error:
         raise CelosiaError(f"output folder {str(folder)!r} cannot be written: {error.strerror}; choose another with --out") from None
     journal = folder / JOURNAL
-    if not journal.exists() or journal.stat().st_size == 0:
-        taken = [name for name in FILES if (folder / name).exists()]
-        if taken:
-            raise ParameterError(
-                f"output folder {str(folder)!r} has {taken[0]!r} but no {JOURNAL}, so it is not of this study; choose another"
-            )
-        return
-    _check_journal(journal, study, resume=resume)
+    if journal.exists() and journal.stat().st_size:
+        _check_journal(journal, study, resume=resume)
+    else:
+        _check_results(folder)
+    _check_study(folder / STUDY, study)
+
+
+def _check_results(folder: Path) -> None:
+    taken = [name for name in FILES if (folder / name).exists()]
+    if taken:
+        raise ParameterError(f"output folder {str(folder)!r} has {taken[0]!r} but no {JOURNAL}, so it is not of this study; choose another")
 
 
 def _check_journal(journal: Path, study: Study, *, resume: bool) -> None:
@@ -59,9 +62,27 @@ def _check_journal(journal: Path, study: Study, *, resume: bool) -> None:
         )
 
 
+def _check_study(path: Path, study: Study) -> None:
+    if os.path.lexists(path) and not _holds(path, study):
+        raise ParameterError(
+            f"output folder {str(path.parent)!r} has a {path.name!r} that is not this study, and it would be replaced; choose another"
+        )
+
+
+def _holds(path: Path, study: Study) -> bool:
+    """Whether a file is what `write_study` writes, or says the same in other words."""
+    try:
+        # workload files are named as seen from where the study was run, so the text counts too
+        return path.read_text(encoding="utf-8-sig") == to_toml(study.to_dict()) or Study.load(path) == study
+    except (OSError, ValueError, CelosiaError):
+        return False
+
+
 def write_study(folder: Path, study: Study) -> None:
-    """Keep the study beside its results, as a file that gives the same study again."""
+    """Keep the study beside its results, as a file that gives the same study again; one that is there already stays."""
     target = folder / STUDY
+    if os.path.lexists(target):  # `prepare` has found it to be this study: an earlier run's, or the user's own
+        return
     part = folder / f".{STUDY}.new"
     part.write_text(to_toml(study.to_dict()), encoding="utf-8")
     os.replace(part, target)

@@ -108,7 +108,7 @@ class Journal:
     HashMismatchError
         If it belongs to another study; both hashes are named.
     FormatError
-        If a line other than the last does not parse.
+        If a line other than the last does not parse, or the file does not begin with a header: it stays as it is.
     """
 
     def __init__(self, path: Path, study_hash: str) -> None:
@@ -131,14 +131,17 @@ class Journal:
 
     def _open(self, study_hash: str) -> dict[Key, Record]:
         lines, good = _read(self.path)
+        header = (json.dumps({"kind": "header", "format": JOURNAL_FORMAT, "study_hash": study_hash}) + "\n").encode()
         if lines:
             _check_header(lines[0], study_hash, self.path)
+        elif not header.startswith(_bytes(self.path)):  # what a run that died at once has written begins like ours
+            raise FormatError(f"{str(self.path)!r} is no journal of a study and stays as it is; choose another output folder")
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         os.ftruncate(self._file, good)
         os.lseek(self._file, 0, os.SEEK_END)
         self._synced = time.monotonic()
         if not lines:
-            self._write((json.dumps({"kind": "header", "format": JOURNAL_FORMAT, "study_hash": study_hash}) + "\n").encode())
+            self._write(header)
             os.fsync(self._file)
         return _by_key(_records(lines, self.path))
 
@@ -237,13 +240,7 @@ def _by_key(records: Iterable[Record]) -> dict[Key, Record]:
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Parsed lines, and the length in bytes up to which the file is whole."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise FormatError(f"journal {str(path)!r} cannot be read: {error.strerror}") from None
-    lines, good = [], 0
+    data, lines, good = _bytes(path), [], 0
     for number, line in enumerate(_split(data), 1):
         parsed = _parse(line)
         if parsed is None:
@@ -253,6 +250,16 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
         lines.append(parsed)
         good += len(line)
     return lines, good
+
+
+def _bytes(path: Path) -> bytes:
+    """The file, or nothing where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise FormatError(f"journal {str(path)!r} cannot be read: {error.strerror}") from None
 
 
 def _split(data: bytes) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +136,12 @@ class StudyResult:
     def resume_hint(self) -> str:
         """What to do after an interruption."""
         return f"stopped after {self.evaluated} candidates, all kept in {str(self.folder)!r}; the same command with --resume goes on"
+
+    @property
+    def commonest_failure(self) -> str:
+        """Why most candidates have no measurements, in the words of the journal, or nothing."""
+        reasons = Counter(f"{record.error['class']}: {record.error['message']}" for record in self.records if record.error)
+        return reasons.most_common(1)[0][0] if reasons else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,7 @@ class Study:
         proposals = SCHEDULES[own.schedules] if accelerators else DEFAULT_BUDGET
         allowed = tuple(name for name in OBJECTIVES if name not in (BLOCKS_ONLY if accelerators else ACCELERATORS_ONLY))
         return cls(
-            name=table.text("name"),
+            name=_name(table),
             seed=table.integer("seed", 0, 2**32 - 1, default=0),
             budget=table.integer("budget", 1, MAX_BUDGET, default=proposals),
             objectives=_objectives(table, allowed),
@@ -239,10 +240,10 @@ class Study:
             If the file cannot be read, is not TOML, or holds something else than a study.
         """
         try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors put a byte order mark first
         except OSError as error:
             raise FormatError(f"study {str(path)!r} cannot be read: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # also of bytes that are no text, and of integers of thousands of digits
             raise FormatError(f"study {str(path)!r} is not TOML: {error}") from None
         changes = {key: value for key, value in (("budget", budget), ("seed", seed)) if value is not None}
         return cls.from_dict(_resolved({"name": Path(path).stem, **data, **changes}, Path(path).parent))
@@ -296,6 +297,18 @@ class _Table:
         return value
 
 
+def _name(table: _Table) -> str:
+    """The study's name, which is also that of its folder."""
+    name = table.text("name")
+    if name in (".", "..") or not name.isprintable() or any(mark in name for mark in "/\\"):
+        near = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "study"
+        raise FormatError(
+            f"{table.path('name')} must be the name of a folder, without path separators and control characters, not {name!r}; "
+            f"nearest legal value: {near!r}"
+        )
+    return name
+
+
 def _objectives(table: _Table, allowed: Sequence[str]) -> tuple[str, ...]:
     value = table.data.get("objectives", ["cycles", "area_transistors"])
     if not isinstance(value, list) or not value or len(set(map(str, value))) != len(value):
@@ -309,8 +322,8 @@ def _objectives(table: _Table, allowed: Sequence[str]) -> tuple[str, ...]:
 def _limits(table: _Table, allowed: Sequence[str]) -> tuple[tuple[str, float], ...]:
     inner = _Table("study.limits", table.data.get("limits", {}), allowed)
     for name, value in inner.data.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-            raise FormatError(f"{inner.path(name)} must be a number above 0, not {value!r}")
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+            raise FormatError(f"{inner.path(name)} must be a finite number above 0, not {value!r}; without the key there is no limit")
     return tuple(inner.data.items())
 
 

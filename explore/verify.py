@@ -16,6 +16,9 @@ from .evaluator import ENVIRONMENT_ERRORS, error_record
 from .journal import Journal, Record
 
 POLL_SECONDS = 0.2
+REPRODUCE = "reproduce: "
+"""What stands before the command in the message of a difference."""
+
 DIFFERENCES = ("MismatchError", "CyclesDifferError")
 """Classes of errors that say that RTL and model, or RTL and reference, are not the same."""
 
@@ -26,6 +29,11 @@ class StoppedError(CelosiaError):
 
 class AuditError(MismatchError):
     """RTL differs from the model in a cycle or from the reference in a bit, in a study that such a difference stops."""
+
+    @property
+    def reproduce(self) -> str:
+        """The command that shows the difference, or nothing."""
+        return str(self).partition(REPRODUCE)[2]
 
 
 class Run(Protocol):

@@ -130,7 +130,15 @@ def test_a_constant_that_is_off_by_one_stops_the_study_with_a_command_that_shows
             explore(study, tmp_path / "x", resume=resume)
     assert caught.value.exit_code == 1
     assert not (tmp_path / "x" / "results.json").exists()
-    command = shlex.split(str(caught.value).partition("reproduce: ")[2])
+    # the command line says the same, as a document and as a sentence
+    assert main(["explore", str(tmp_path / "x" / "study.toml"), "--out", str(tmp_path / "x"), "--resume", "--json", "--quiet"]) == 1
+    out, err = capfd.readouterr()
+    assert err == f"celosia: {caught.value}\n"
+    document = json.loads(out)
+    assert document["error"] == {"class": "AuditError", "message": str(caught.value)}
+    assert document["study_hash"] == study.hash
+    assert str(caught.value).endswith(f"; reproduce: {document['reproduce']}")
+    command = shlex.split(document["reproduce"])
     assert main([*command[1:], "--json", "--quiet"]) == 1
     shown = json.loads(capfd.readouterr().out)
     assert shown["events_equal"] is False
@@ -344,10 +352,10 @@ def test_defaults_and_round_trip() -> None:
 
 
 def test_an_operator_that_no_accelerator_takes_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    study = small_study(workload={"operators": ["gemm:4x4x4", "t2d:1x4x4x8x4x4x2x1"]})
-    with pytest.raises(MappingError, match=r"^t2d:\S+ [^\n]*; allowed: [^\n]*$"):
-        explore(study, tmp_path / "x")
-    assert not (tmp_path / "x").exists()
+    for operator in ("t2d:1x4x4x8x4x4x2x1", "conv3d:1x4x4x4x2,2x2x2x2"):
+        with pytest.raises(MappingError, match=r"^\S+ is [46] convolutions; a study takes operators that are one$"):
+            explore(small_study(workload={"operators": ["gemm:4x4x4", operator]}), tmp_path / "x")
+        assert not (tmp_path / "x").exists()
 
 
 def test_a_record_without_schedules_is_its_own_candidate() -> None:

@@ -94,6 +94,17 @@ def test_a_torn_header_is_an_empty_journal(tmp_path: Path) -> None:
     assert read_journal(path) == ("s2", [])
 
 
+@pytest.mark.parametrize("content", [b"user data", b"garbage\n", b"\0", b'{"kind": "headline"', b'{"some": "json"}\n', b"a\nb\n"])
+def test_what_is_no_journal_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(content)
+    with pytest.raises(
+        FormatError, match=r"^(journal )?'.*j'[^\n]* (is no journal of a study and stays as it is|is not a record); [^\n]*$"
+    ):
+        Journal(path, "s1")
+    assert path.read_bytes() == content
+
+
 def test_a_damaged_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
     path = filled(tmp_path / "j", range(3))
     lines = path.read_bytes().splitlines(keepends=True)

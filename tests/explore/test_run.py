@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from celosia.explore.folder import to_toml
 from celosia.explore.journal import Journal, JournalLockedError, read_journal
 from celosia.explore.results import StudyResult
 from celosia.explore.rtl import RtlEvaluator
@@ -141,8 +143,40 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     ):
         go(small_study(), tmp_path / "other")
     assert (tmp_path / "other" / "results.json").read_text() == "mine"
+    for name, resume in (("journal.jsonl", False), ("journal.jsonl", True), ("study.toml", False), ("study.toml", True)):
+        own = tmp_path / f"{name} {resume}" / name
+        own.parent.mkdir()
+        own.write_text("mine")
+        with pytest.raises(CelosiaError, match=rf"^[^\n]*{name}'[^\n]*; choose another[^\n]*$"):
+            go(small_study(), own.parent, resume=resume)
+        assert own.read_text() == "mine"
     with pytest.raises(ParameterError, match=r"^workers must be an integer of at least 1, not 0; nearest legal value: 1$"):
         go(small_study(), tmp_path / "x", workers=0)
+
+
+def test_a_study_file_in_its_own_output_folder_stays(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    text = "# my comment\n" + to_toml(small_study(limits={"cycles": 1}).to_dict())
+    path.write_text(text)
+    with pytest.raises(
+        ParameterError, match=r"^output folder '.*' has a 'study.toml' that is not this study, and it would be replaced; .*$"
+    ):
+        go(Study.load(path, budget=3), tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["study.toml"]
+    for resume in (False, True):
+        result, _ = go(Study.load(path), tmp_path, resume=resume)
+        assert path.read_text() == text
+    assert re.fullmatch(r"\w+: .*cycles.*", result.commonest_failure)
+
+
+def test_a_study_that_names_files_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    Path("sub/w.toml").write_text('operators = ["gemm:4x4x4"]')
+    Path("sub/s.toml").write_text(to_toml({**small_study(limits={"cycles": 1}).to_dict(), "workload": {"operators": ["w.toml"]}}))
+    for resume in (False, True):
+        result, _ = go(Study.load("sub/s.toml"), Path("out"), resume=resume)
+    assert result.infeasible == result.evaluated > 0
 
 
 @pytest.mark.parametrize(

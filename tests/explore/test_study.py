@@ -29,7 +29,7 @@ def test_defaults_and_domains() -> None:
 
 
 def test_dict_and_toml_round_trips_keep_the_hash(tmp_path: Path) -> None:
-    study = small_study(name='Stüdie "1"\\')
+    study = small_study(name='Stüdie "1"')
     assert Study.from_dict(study.to_dict()) == study
     path = tmp_path / "study.toml"
     path.write_text(to_toml(study.to_dict()), encoding="utf-8")
@@ -58,6 +58,21 @@ MISTAKES: list[tuple[list[Any], Any, str]] = [
     (["seed"], True, r"study\.seed must be an integer from 0 to 4294967295, not True; nearest legal value: 0"),
     (["seed"], float("nan"), r"study\.seed must be an integer from 0 to 4294967295, not nan; nearest legal value: 0"),
     (["name"], "", r"study\.name must be a non-empty string, not ''"),
+    *(
+        (["name"], name, rf"study\.name must be the name of a folder, without .*, not .*; nearest legal value: '{near}'")
+        for name, near in (("../../evil", "evil"), ("/evil", "evil"), ("a\\b", "a-b"), ("..", "study"), (".", "study"), ("a\nb", "a-b"))
+    ),
+    *(
+        (["limits"], {"cycles": value}, r"study\.limits\.cycles must be a finite number above 0, not .*; without the key there is no limit")
+        for value in (float("inf"), float("-inf"), float("nan"), 10**400, 0, "1", True)
+    ),
+    (["budget"], float("inf"), r"study\.budget must be an integer from 1 to 10000000, not inf; nearest legal value: 10000000"),
+    (["search"], {"refine": float("inf")}, r"study\.search\.refine must be a number from 0 to 1, not inf; nearest legal value: 1"),
+    (
+        ["hardware", "systolic", "rows"],
+        {"min": 1, "max": float("inf")},
+        r"study\.hardware\.systolic\.rows\.max must be an integer from .*, not inf; nearest legal value: \d+",
+    ),
     (["objectives"], ["cycels"], r"study\.objectives\[0\] must be one of cycles, .*, not 'cycels'; did you mean 'cycles'\?"),
     (["objectives"], "cycles", r"study\.objectives must be a list of distinct names out of cycles, .*, not 'cycles'"),
     (["hardware"], {}, r"study\.hardware must hold one table per family, such as \[hardware\.systolic\]; families: systolic, .*"),
@@ -140,9 +155,15 @@ def test_missing_parts() -> None:
 def test_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"^study '.*none\.toml' cannot be read: No such file or directory$"):
         Study.load(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("name = ")
-    with pytest.raises(FormatError, match=r"^study '.*bad\.toml' is not TOML: .*$"):
-        Study.load(tmp_path / "bad.toml")
+    for text in ("name = ", "budget = " + 5000 * "9", "budget = " + 100_000 * "["):
+        (tmp_path / "bad.toml").write_text(text)
+        with pytest.raises(FormatError, match=r"^study '.*bad\.toml' is not TOML: .*$"):
+            Study.load(tmp_path / "bad.toml")
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(to_toml(SMALL), encoding="utf-8-sig")
+    assert Study.load(tmp_path / "s.toml") == small_study()
 
 
 def test_candidates_have_a_stable_hash() -> None:

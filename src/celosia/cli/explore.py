@@ -31,9 +31,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     study = Study.load(arguments.study, budget=arguments.budget, seed=arguments.seed)
     from ..explore.run import explore  # slow, so after the study's mistakes
+    from ..explore.verify import AuditError
 
     folder = arguments.out or Path("runs") / study.name
-    result = explore(study, folder, resume=arguments.resume, workers=arguments.workers, progress=console.progress)
+    try:
+        result = explore(study, folder, resume=arguments.resume, workers=arguments.workers, progress=console.progress)
+    except AuditError as unequal:
+        if console.json_wanted:
+            console.result(difference(study, folder, unequal), "")
+        raise
     if result.interrupted:
         raise KeyboardInterrupt(result.resume_hint)
     data = result.to_dict()
@@ -41,11 +47,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for reason, count in data["failures"].items():
         console.note(f"{count} candidates have no measurements: {reason}")
     if not result.front and not result.rejected:
-        console.error(f"no candidate of {result.evaluated} could be measured, so the front is empty; widen the domains or the limits")
+        reason = f"; most often: {result.commonest_failure}" if result.commonest_failure else ""
+        console.error(
+            f"no candidate of {result.evaluated} could be measured, so the front is empty; widen the domains or the limits{reason}"
+        )
     for failure in result.rejected:
         error = failure["error"]
         console.error(f"{failure['name']} failed its verification on {failure['operator']}: {error['class']}: {error['message']}")
     return result.exit_code
+
+
+def difference(study: Any, folder: Path, error: Any) -> dict[str, Any]:
+    """Plain data of a study that a difference between RTL and model stopped."""
+    reason = {"class": type(error).__name__, "message": str(error)}
+    return {"study": study.to_dict(), "study_hash": study.hash, "folder": str(folder), "error": reason, "reproduce": error.reproduce}
 
 
 def describe(result: Any) -> str:
