@@ -49,8 +49,10 @@ def network(name: str, design: dict[str, Any], *, rtl: bool) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rtl", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--rtl", action="store_true", help="also run every distinct layer on RTL, and stop if an event differs from the model"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures of every network and layer in a file")
     arguments = parser.parse_args()
     results = []
     for name, design, goal in RUNS:

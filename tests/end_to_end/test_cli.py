@@ -222,3 +222,19 @@ def test_a_journal_without_evaluations_names_the_line(capfd, tmp_path):
     code, out, err = run(capfd, "explore", str(tmp_path / "study.toml"), "--budget", "4", "--out", str(tmp_path / "out"), "--resume")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "line 2 is no evaluation" in err
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_is_in_the_table(path):
+    assert f"| `{path.name}` | " in (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_options_of_the_networks_benchmark_are_explained():
+    text = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "accelerator_networks.py"), "--help"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert re.search(r"--rtl +\S+", text)
+    assert re.search(r"--json FILE +\S+", text)
