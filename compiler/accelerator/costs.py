@@ -171,6 +171,7 @@ def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     rows = min(machine.acc_rows, machine.residual_words) if problem.output.residual else machine.acc_rows
     ok &= schedule["c_slots"] * m * n * problem.block_rows <= rows
     ok &= (m * problem.block_rows < 1 << 14) & (n * machine.cols < 1 << 14) & (n < 1 << 12)
+    ok &= problem.most_beats(m, n, k) < 1 << 14
     return ok if machine.weight_stationary else ok & (m < 1 << 12)
 
 

@@ -11,6 +11,7 @@ from ...intrinsics.accelerator import Command, Op, Program, Register, Target
 from ...intrinsics.numerics import Array
 from .convolution import Convolution
 from .problem import KTile, MTile, NTile, Problem
+from .registers import a_walker, configuration
 from .schedule import ONCE, Event, Schedule, Turn, events
 
 _LIMITS = {"m": 1 << 12, "n": 1 << 12, "rows": 1 << 14, "beats": 1 << 14, "units": 1 << 16}
@@ -34,6 +35,9 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
     for name, need, have, unit in needs:
         if need > have:
             raise ScheduleError(f"tiles need {need} {unit} of the {name}, which has {have}: too small by {need - have}")
+    beats = problem.most_beats(schedule.m, schedule.n, schedule.k)
+    if beats >= _LIMITS["beats"]:
+        raise ScheduleError(f"a row of a tile takes {beats} port beats; allowed: below {_LIMITS['beats']} (a smaller tile, a wider port)")
     rows = schedule.m * problem.block_rows
     if schedule.m > problem.max_m or schedule.n > problem.max_n:
         raise ScheduleError(
@@ -43,8 +47,6 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
         raise ScheduleError(
             f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows"
         )
-    if problem.strips and int(problem.strip_rows(schedule.m)) >= _LIMITS["beats"]:
-        raise ScheduleError(f"a strip of {schedule.m} rows needs {problem.strip_rows(schedule.m)} beats per column; allowed: below 16384")
     if schedule.n * machine.cols >= _LIMITS["rows"]:
         raise ScheduleError(f"a tile of {schedule.n * machine.cols} columns is too large for a command; allowed: below 16384")
 
@@ -121,27 +123,7 @@ class _Lowering:
     # ---- configuration
 
     def configuration(self) -> list[Command]:
-        problem, output = self.problem, self.problem.output
-        registers = {Register.A: a_walker(problem), Register.B: b_walker(problem)}
-        if output.uses_channels:
-            registers[Register.CHANNELS] = channel_walker(problem)
-        if output.residual:
-            registers[Register.RESIDUAL] = residual_walker(problem)
-        registers[Register.STORE] = {
-            "pitch": problem.c_pitch,
-            "block_pitch": (problem.op.out_width if problem.strips else problem.block_rows) * problem.c_pitch,
-            "beats": problem.out_beats,
-            "narrow": int(output.narrow),
-            "bias": int(output.bias),
-            "shift": output.shift,
-            "zero": output.zero_point,
-            "low": output.low,
-            "high": output.high,
-            "residual": int(output.residual),
-            "residual_signed": int(output.signed),
-            "residual_zero": output.residual_zero_point,
-            "residual_multiplier": output.residual_multiplier,
-        }
+        registers = configuration(self.problem)
         return [Command(Op.SET, {"register": register, **values}) for register, values in registers.items()]
 
     def load_channels(self) -> Command:
@@ -250,63 +232,6 @@ def title_of(op: Convolution) -> str:
 
 
 _STILL = {"spare": 0, "x": 0, "y": 0, "column": 0, "offset": 0, "skip": 0, "tap": 0}
-
-
-def a_walker(problem: Problem, corner: tuple[int, int] | None = None) -> dict[str, int]:
-    """Configuration of the loads of activations whose windows begin at ``corner``."""
-    op, pixel = problem.op, problem.pixel
-    merged, strips = problem.merged, problem.strips
-    return {
-        "run": problem.a_run,
-        "run_beats": problem.a_run_beats,
-        "taps": 1 if merged else op.kernel[1],
-        "tap_step": 0 if merged else op.dilation * pixel,
-        "kernel_step": op.dilation * problem.row_pitch if op.kernel[0] > 1 or strips else 0,
-        "kernel_y": op.dilation,
-        "columns": op.out_width,
-        "column_step": op.stride * pixel,
-        "row_step": op.stride * problem.row_pitch,
-        "row_y": op.stride,
-        "first_x": (corner or op.first_window)[1] * pixel,
-        "width": problem.row_pitch,
-        "height": op.height,
-        "zero": op.zero_point % 256,
-        "pad": int(problem.vector),
-    }
-
-
-def b_walker(problem: Problem) -> dict[str, int]:
-    """Configuration of the loads of weights: every output channel is a row."""
-    return {
-        "run": problem.b_run,
-        "run_beats": problem.b_run_beats,
-        "taps": 1,
-        "tap_step": 0,
-        "kernel_step": problem.b_run_beats * problem.machine.port_bytes,
-        "kernel_y": 0,
-        "columns": 1,
-        "column_step": 0,
-        "row_step": problem.b_pitch,
-        "row_y": 0,
-        "first_x": 0,
-        "width": problem.b_pitch,
-        "height": 1,
-        "zero": 0,
-        "pad": 0,
-    }
-
-
-def channel_walker(problem: Problem) -> dict[str, int]:
-    """Configuration of the load of biases and multipliers."""
-    word, width = problem.machine.channel_word, problem.machine.port_bytes
-    return {**b_walker(problem), "run": word, "run_beats": word // width, "kernel_step": 0, "row_step": word, "width": word}
-
-
-def residual_walker(problem: Problem) -> dict[str, int]:
-    """Configuration of the loads of residuals: a word of their memory for every block of columns."""
-    cols, beats = problem.machine.cols, problem.out_beats
-    walker = {**b_walker(problem), "run": cols, "run_beats": beats, "kernel_step": cols, "row_step": problem.c_pitch}
-    return {**walker, "width": cols + problem.machine.port_bytes, "pad": 1}
 
 
 def a_place(problem: Problem, m: MTile, group: int, k: KTile, turn: Turn = ONCE) -> dict[str, int]:

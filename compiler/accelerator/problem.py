@@ -6,11 +6,14 @@ import functools
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...intrinsics import ScheduleError
 from ...intrinsics.accelerator import AcceleratorMachine, Buffer
 from ...intrinsics.accelerator.machine import ceil_div
 from ...intrinsics.numerics import Array
 from .convolution import PLAIN, Convolution, Output
+from .registers import check_encodable
 
 ADDRESS_SPACE = 1 << 32
 """Bytes that the 32-bit addresses of commands reach."""
@@ -101,8 +104,7 @@ class Problem:
             raise ScheduleError(
                 f"{op.filters} output channels need {self.n_blocks} words of biases and multipliers; the design has {machine.channel_words}"
             )
-        if self.a_run >= 1 << 16 or self.b_run >= 1 << 16:
-            raise ScheduleError(f"a run of {max(self.a_run, self.b_run)} bytes along k is too long; allowed: at most 65535")
+        check_encodable(self)
 
     # ---- activations
 
@@ -457,6 +459,14 @@ class Problem:
         else:
             beats = chunks * (self.a_run_beats if operand == "a" else self.b_run_beats)
         return beats + self.spare(operand, elements, chunks)
+
+    def most_beats(self, m: Array | int, n: Array | int, k: Array | int) -> Array | int:
+        """Most beats of a row that any load of tiles of these sizes has."""
+        chunks = np.minimum(k, self.k_chunks)
+        elements = np.minimum(chunks * self.chunk, self.op.depth)
+        a = self.strip_rows(m) if self.strips else self.beats("a", elements, chunks)
+        most = np.maximum(a, self.beats("b", elements, chunks))
+        return np.maximum(most, n * self.out_beats) if self.output.residual else most
 
     def units(self, tile: KTile) -> int:
         """Scratchpad reads of a pass (K blocks for the weight-stationary core); in vector mode taps."""

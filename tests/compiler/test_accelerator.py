@@ -251,3 +251,34 @@ def test_residuals_that_cannot_be_added_are_refused():
         make(channel_words=0, residual_words=8)
     with pytest.raises(ParameterError, match=r"^residual_words must be .* 2, .*not 1; nearest legal value: 0$"):
         make(channel_words=8, residual_words=1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "port_bytes", "reason"),
+    [
+        ("gemm:4x4x4096", 1, r"^port beats of what lies together along k of A would be 4096; .* or a wider port$"),
+        ("gemm:4x4x70000", 64, r"^bytes that lie together along k of A would be 70000;"),
+        ("conv2d:1x4x20000x4,4x1x1", 4, r"^output columns of A would be 20000;"),
+        ("conv2d:1x20000x4x4,4x1x1", 4, r"^image rows of A would be 20000;"),
+        ("conv2d:1x4x300x4096,4x1x1", 4, r"^bytes of an image row of A would be 1228800;"),
+        ("conv2d:1x130x130x8,4x1x1,s64", 4, r"^stride of A would be 64; the commands hold 0 to 63, so allowed: a smaller operator$"),
+    ],
+)
+def test_what_no_command_can_hold_is_refused_before_any_schedule(operator, port_bytes, reason):
+    with pytest.raises(ScheduleError, match=reason):
+        Problem(machine=make(port_bytes=port_bytes), op=convolution_of(operator))
+
+
+def test_the_longest_reductions_are_cut_anywhere():
+    machine = make(port_bytes=16)
+    problem = Problem(machine=machine, op=gemm(4, 4, 65520))
+    assert predict(machine, lower(problem, Schedule(m=1, n=1, k=16))).cycles > 65520
+
+
+def test_tiles_with_longer_rows_than_a_command_holds_are_refused():
+    op = Convolution(height=64, width=8, channels=1000, filters=4, kernel=(60, 5))
+    problem = Problem(machine=make(port_bytes=16, spad_kib=4096, overflow="wrap"), op=op)
+    tile = {"m": 1, "n": 1, "k": 60, "a_slots": 1, "b_slots": 1, "c_slots": 1}
+    with pytest.raises(ScheduleError, match=r"^a row of a tile takes \d+ port beats; allowed: below 16384"):
+        lower(problem, Schedule(**tile))
+    assert not fits(problem, {name: np.array([size]) for name, size in tile.items()})[0]
