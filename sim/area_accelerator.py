@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 TRANSISTORS_PER_BIT = 6
 """Of a static memory cell."""
 
-WALKER, DISPATCHER, SPLIT = 58_500, 7_100, 970
+WALKER, WALKER_PER_TARGET, DISPATCHER, SPLIT = 31_500, 9_000, 7_100, 970
+"""Fixed parts; the walker has a configuration register for each target of a load."""
 SEQUENCER = {False: 10_900, True: 13_900}
-"""Fixed parts; the sequencer by whether the core is weight-stationary."""
+"""By whether the core is weight-stationary."""
 DRAIN, DRAIN_PER_BIT = {False: 4_300, True: 5_600}, 69.0
 """The drain has an adder and a register per bit of a row of sums."""
 MUX = 13.3
@@ -66,7 +67,7 @@ def accelerator_parts(p: AcceleratorParameters, bits: dict[str, int]) -> dict[st
     return {
         **core,
         "scratchpad selection": (_selection(machine), 0.0),
-        "loader": (WALKER + _packer(machine), 0.0),
+        "loader": (WALKER + WALKER_PER_TARGET * len(machine.targets) + _packer(machine), 0.0),
         "dispatcher": (DISPATCHER + SPLIT * p.split, 0.0),
         "sequencer": (SEQUENCER[machine.weight_stationary], 0.0),
         "drain": (DRAIN[machine.weight_stationary] + DRAIN_PER_BIT * machine.cols * machine.acc.width, 0.0),
