@@ -25,10 +25,9 @@ from ..intrinsics.accelerator.machine import BUSES, COMMAND_INPUTS, CORES
 from ..intrinsics.accelerator.timing import EVENTS, Events
 from ..sim.accelerator import AcceleratorModel, Stalls
 from ..sim.accelerator_scorer import score
+from .accelerator_run import Progress
 
 POINTS_PER_DESIGN = 200
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

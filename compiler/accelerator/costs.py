@@ -10,6 +10,7 @@ from ...intrinsics.accelerator import Limits, MemoryTiming
 from ...intrinsics.accelerator.costs import COLUMNS, INDEX
 from ...intrinsics.numerics import Array
 from .problem import Problem
+from .registers import BEATS, BLOCKS, ROWS
 from .schedule import Schedule
 
 AXES = {"m": 0, "n": 1, "k": 2}
@@ -170,9 +171,9 @@ def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     ok = (schedule["a_slots"] * a <= machine.a_words) & (schedule["b_slots"] * b <= machine.b_words)
     rows = min(machine.acc_rows, machine.residual_words) if problem.output.residual else machine.acc_rows
     ok &= schedule["c_slots"] * m * n * problem.block_rows <= rows
-    ok &= (m * problem.block_rows < 1 << 14) & (n * machine.cols < 1 << 14) & (n < 1 << 12)
-    ok &= problem.most_beats(m, n, k) < 1 << 14
-    return ok if machine.weight_stationary else ok & (m < 1 << 12)
+    ok &= (m * problem.block_rows < ROWS) & (n * machine.cols < ROWS) & (n < BLOCKS)
+    ok &= problem.most_beats(m, n, k) < BEATS
+    return ok if machine.weight_stationary else ok & (m < BLOCKS)
 
 
 def largest(problem: Problem, axis: str, tiles: Mapping[str, int], slots: Mapping[str, int]) -> int:

@@ -11,10 +11,8 @@ from ...intrinsics.accelerator import Command, Op, Program, Register, Target
 from ...intrinsics.numerics import Array
 from .convolution import Convolution
 from .problem import KTile, MTile, NTile, Problem
-from .registers import a_walker, configuration
+from .registers import BEATS, BLOCKS, ROWS, a_walker, configuration
 from .schedule import ONCE, Event, Schedule, Turn, events
-
-_LIMITS = {"m": 1 << 12, "n": 1 << 12, "rows": 1 << 14, "beats": 1 << 14, "units": 1 << 16}
 
 
 def check_fit(problem: Problem, schedule: Schedule) -> None:
@@ -36,19 +34,19 @@ def check_fit(problem: Problem, schedule: Schedule) -> None:
         if need > have:
             raise ScheduleError(f"tiles need {need} {unit} of the {name}, which has {have}: too small by {need - have}")
     beats = problem.most_beats(schedule.m, schedule.n, schedule.k)
-    if beats >= _LIMITS["beats"]:
-        raise ScheduleError(f"a row of a tile takes {beats} port beats; allowed: below {_LIMITS['beats']} (a smaller tile, a wider port)")
+    if beats >= BEATS:
+        raise ScheduleError(f"a row of a tile takes {beats} port beats; allowed: below {BEATS} (a smaller tile, a wider port)")
     rows = schedule.m * problem.block_rows
     if schedule.m > problem.max_m or schedule.n > problem.max_n:
         raise ScheduleError(
             f"a tile of {schedule.m} x {schedule.n} blocks is too large; allowed: at most {problem.max_m} x {problem.max_n}"
         )
-    if (schedule.m >= _LIMITS["m"] and not machine.weight_stationary) or schedule.n >= _LIMITS["n"] or rows >= _LIMITS["rows"]:
+    if (schedule.m >= BLOCKS and not machine.weight_stationary) or schedule.n >= BLOCKS or rows >= ROWS:
         raise ScheduleError(
-            f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below 4096 blocks and 16384 rows"
+            f"a tile of {schedule.m} x {schedule.n} blocks is too large for a command; allowed: below {BLOCKS} blocks and {ROWS} rows"
         )
-    if schedule.n * machine.cols >= _LIMITS["rows"]:
-        raise ScheduleError(f"a tile of {schedule.n * machine.cols} columns is too large for a command; allowed: below 16384")
+    if schedule.n * machine.cols >= ROWS:
+        raise ScheduleError(f"a tile of {schedule.n * machine.cols} columns is too large for a command; allowed: below {ROWS}")
 
 
 def lower(problem: Problem, schedule: Schedule) -> Program:

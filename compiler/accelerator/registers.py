@@ -12,6 +12,9 @@ from ...intrinsics.accelerator.command import FIELDS, REGISTERS, Field
 if TYPE_CHECKING:
     from .problem import Problem
 
+ROWS, BEATS, BLOCKS = 1 << FIELDS[Op.LOAD]["rows"].width, 1 << FIELDS[Op.LOAD]["beats"].width, 1 << FIELDS[Op.COMPUTE]["n_blocks"].width
+"""Rows of a tile, beats of a row, and blocks of a tile stay below these, so that a command can hold them."""
+
 _WORDS = {
     "run": "bytes that lie together along k",
     "run_beats": "port beats of what lies together along k",
