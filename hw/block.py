@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Shape, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Shape, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -99,14 +99,15 @@ class StreamBlock(wiring.Component):  # type: ignore[misc]
 
 
 def delay_line(m: Module, en: Value, value: Value, cycles: int, name: str, *, keep_reset: bool = False) -> list[Value]:
-    """``value`` delayed by 0, 1, …, ``cycles`` enabled cycles; registers are named ``<name>_<delay>``.
+    """``value`` delayed by 0, 1, …, ``cycles`` enabled cycles, in one shift register ``name`` with the latest value lowest.
 
     Data needs no reset; flags set ``keep_reset``.
     """
-    line: list[Value] = [value]
-    for step in range(1, cycles + 1):
-        stage = Signal(value.shape(), name=f"{name}_{step}", reset_less=not keep_reset)
-        with m.If(en):
-            m.d.sync += stage.eq(line[-1])
-        line.append(stage)
-    return line
+    if not cycles:
+        return [value]
+    width, signed = len(value), value.shape().signed
+    line = Signal(width * cycles, name=name, reset_less=not keep_reset)
+    with m.If(en):
+        m.d.sync += line.eq(Cat(value, line[: width * (cycles - 1)]))
+    stages = [line.word_select(step, width) for step in range(cycles)]
+    return [value, *(stage.as_signed() if signed else stage for stage in stages)]

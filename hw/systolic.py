@@ -94,11 +94,12 @@ class SystolicArray(StreamBlock):
         done = delay_line(m, en, fire & self.i_a.payload.last, max(waves, cols) + 1, "done", keep_reset=True)
         acc = self._accumulators(m, en, fire, first[1:])
         out = self._grid("out", self._p.acc)
-        with m.If(en & self._draining(m, en, done[0])):
+        draining = en & self._draining(m, en, done[0])
+        with m.If(draining):
             for i in range(rows):
                 below = out[i + 1] if i + 1 < rows else acc[i]
                 m.d.sync += [out[i][j].eq(Mux(done[i + j + 2], acc[i][j], below[j])) for j in range(cols)]
-        self._deskew(m, en, out[0], "out")
+        self._deskew(m, draining, out[0], "out")
         self._announce_rows(m, en, done[cols + 1])
 
     def _accumulators(self, m: Module, en: Value, fire: Value, first: list[Value]) -> Grid:

@@ -19,6 +19,7 @@ from .cache import Cache, cache_root, digest
 from .harness import wrapper
 from .library import RECORD_SYMBOL
 from .reroll import reroll
+from .stepping import TOP, stepped
 from .toolchain import require_compiler, require_verilator, version_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _HARNESS = tuple(
 )
 _SOURCES = (
     *("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py"),
-    *("sim/netlist.py", "sim/reroll.py"),
+    *("sim/netlist.py", "sim/reroll.py", "sim/stepping.py"),
 )
 
 
@@ -137,8 +138,8 @@ class _AcceleratorJob(builder.Job):
         (folder / "block.v").write_text(rtl.verilog, encoding="utf-8")
         runtime = self._runtime()
         self.progress("translate with Verilator")
-        (folder / "simulated.v").write_text(reroll(rtl.verilog), encoding="utf-8")
-        self._verilate(folder, rtl.top, "simulated.v")
+        (folder / "simulated.v").write_text(stepped(reroll(rtl.verilog), rtl.top, rtl.ports), encoding="utf-8")
+        self._verilate(folder, TOP, "simulated.v")
         self.progress("compile")
         self._write_accelerator_sources(folder, rtl)
         self._compile(folder, runtime)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from .netlist import Netlist, declared, is_name, names, tokens
+from .widen import WIDE, exact_products, is_move, widened_families
 
 _ELEMENT = re.compile(r"\\?(\S+)_(\d+)_(\d+)")
 LOOPS = "rolled"
@@ -156,7 +157,8 @@ class _Reader:
         text = f"{name} {select}"
         if text not in self._outside:
             self._outside[text] = len(self._outside)
-            self._shapes.append(_selected(select) if select else self.netlist.shapes[name])
+            # Yosys says at each use whether a number is signed
+            self._shapes.append(_selected(select) if select else self.netlist.shapes[name].removeprefix("signed "))
         return self._outside[text]
 
 
@@ -242,6 +244,7 @@ class _Printer:
     def __init__(self, netlist: Netlist, elements: Mapping[str, _Element], loops: list[_Loop]) -> None:
         self.netlist, self.elements = netlist, elements
         self.arrays: dict[Family, str] = {}
+        self.widened = widened_families([loop.template for loop in loops])
         self.inputs: dict[str, tuple[str, str]] = {}
         self.kept: list[str] = []
         self.local: list[str] = []
@@ -255,8 +258,12 @@ class _Printer:
         name = f"\\{family[0]}" if family[0] not in {stem for stem, _ in self.arrays} else f"\\{family[0]}#{len(self.arrays)}"
         places = [(element.row, element.column) for element in self.elements.values() if element.family == family]
         rows, columns = (_power(max(place[axis] for place in places) + 1) for axis in (0, 1))
-        self.kept.append(f"reg {family[1]} {name} [0:{rows - 1}][0:{columns - 1}]")
+        self.kept.append(f"reg {self.shape(family)} {name} [0:{rows - 1}][0:{columns - 1}]")
         return name
+
+    def shape(self, family: Family) -> str:
+        """Of an element in its array."""
+        return WIDE if family in self.widened else family[1]
 
     def port(self, value: str, shape: str) -> str:
         """Name that an outside value has inside."""
@@ -337,11 +344,16 @@ class _LoopPrinter:
     def print(self) -> None:
         template, prefix = self.loop.template, self.prefix
         body = []
+        products = exact_products(template)
         for name, shape, parts in template.locals:
-            self.printer.local.append(f"reg {shape} {prefix}{name}")
+            self.printer.local.append(f"reg {WIDE if name in products else shape} {prefix}{name}")
             body.append(f"{prefix}{name} = {self._text(parts)};")
-        target, shape = self._element(_Read(template.family, 0, 0)), template.family[1]
+        target, shape = self._element(_Read(template.family, 0, 0)), self.printer.shape(template.family)
         value, condition, guard = self._text(template.value), self._text(template.condition), ""
+        if template.family in self.printer.widened and not is_move(template.value):
+            self.printer.local.append(f"reg {template.family[1]} {prefix}narrow")
+            body.append(f"{prefix}narrow = {value};")
+            value = f"{prefix}narrow"
         if condition and self._is_steady(template.condition):
             guard = condition
         elif condition:
@@ -417,12 +429,27 @@ class _LoopPrinter:
 
     def _diagonals(self, name: str, table: dict[int, str]) -> str:
         """Flags that travel with a wave: a vector, of which every row sees its part."""
-        self.printer.local.append(f"reg [{len(table) - 1}:0] {name}")
         self.printer.local.append(f"reg [{len(self.loop.columns) - 1}:0] {name}_row")
-        flags = ", ".join(self.printer.port(table[key], "") for key in sorted(table, reverse=True))
-        self.printer.steps.append(f"    {name} = {{{flags}}};")
-        self.per_row.append(f"{name}_row = {name} >> ({self.row});")
+        base = _vector(table)
+        if base:
+            flags = self.printer.port(f"{base[0]} ", self.printer.netlist.shapes[base[0]])
+            shift = _plus(self.row, base[1])
+        else:
+            self.printer.local.append(f"reg [{len(table) - 1}:0] {name}")
+            bits = ", ".join(self.printer.port(table[key], "") for key in sorted(table, reverse=True))
+            self.printer.steps.append(f"    {name} = {{{bits}}};")
+            flags, shift = name, self.row
+        self.per_row.append(f"{name}_row = {flags} >> ({shift});")
         return f"{name}_row[j]"
+
+
+def _vector(table: dict[int, str]) -> tuple[str, int] | None:
+    """Name and first bit of the vector whose bits, one behind the other, are the table."""
+    found = [re.fullmatch(r"(\S+) \[(\d+)\]", table[key]) for key in sorted(table)]
+    names_ = {match[1] for match in found if match}
+    first = int(found[0][2]) if found[0] else 0
+    whole = len(names_) == 1 and all(match and int(match[2]) == first + index for index, match in enumerate(found))
+    return (names_.pop(), first) if whole else None
 
 
 def _by(values: Mapping[Place, str], key: Callable[[int, int], int]) -> dict[int, str]:

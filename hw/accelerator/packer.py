@@ -33,6 +33,8 @@ class Packer(wiring.Component):  # type: ignore[misc]
     valid, beat, tag : In
     zero : In(8 * targets)
     write, write_target, write_bank, write_address, write_data : Out
+    write_part : Out(8)
+        Number of a word of biases and multipliers inside its row; all of them have the row's address.
     """
 
     def __init__(self, *, port_bytes: int, words: dict[Target, int]) -> None:
@@ -43,6 +45,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
             "write_target": Out(2),
             "write_bank": Out(8),
             "write_address": Out(16),
+            "write_part": Out(8),
             "write_data": Out(8 * self.widest),
         }
         super().__init__(
@@ -63,7 +66,8 @@ class Packer(wiring.Component):  # type: ignore[misc]
             self.write.eq(self.valid & (full | tag.word_end | (tag.row_end & (total != 0)))),
             self.write_target.eq(tag.target),
             self.write_bank.eq(tag.bank),
-            self.write_address.eq(tag.address + offset),
+            self.write_address.eq(tag.address + Mux(tag.target == Target.CHANNELS, 0, offset)),
+            self.write_part.eq(offset),
             self.write_data.eq(joined),
         ]
         closed = tag.row_end | tag.word_end

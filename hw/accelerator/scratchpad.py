@@ -18,20 +18,22 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
     ----------
     banks, words, word_bytes, unit_bytes : int
         ``word_bytes`` is a multiple of ``unit_bytes``.
+    whole : bool
+        Also give whole words.
 
     Members
     -------
     write, write_bank, write_address, write_data : In
     beat, read, address, unit : In
         Read word and unit inside the word, the same for all banks; with ``beat`` alone the word read last is used again.
-    data : Out(8 * word_bytes * banks)
+    data : Out(8 * word_bytes * banks), with ``whole``
         Words, one cycle later.
     units : Out(8 * unit_bytes * banks)
         Units, one cycle later.
     """
 
-    def __init__(self, *, banks: int, words: int, word_bytes: int, unit_bytes: int) -> None:
-        self.banks, self.words, self.word_bytes, self.unit_bytes = banks, words, word_bytes, unit_bytes
+    def __init__(self, *, banks: int, words: int, word_bytes: int, unit_bytes: int, whole: bool) -> None:
+        self.banks, self.words, self.word_bytes, self.unit_bytes, self.whole = banks, words, word_bytes, unit_bytes, whole
         bits = word_bytes * 8
         super().__init__(
             {
@@ -43,7 +45,7 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
                 "read": In(1),
                 "address": In(16),
                 "unit": In(8),
-                "data": Out(bits * banks),
+                **({"data": Out(bits * banks)} if whole else {}),
                 "units": Out(unit_bytes * 8 * banks),
             }
         )
@@ -64,9 +66,10 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
                 write.data.eq(self.write_data),
                 read.addr.eq(self.address),
                 read.en.eq(self.read),
-                self.data.word_select(bank, bits).eq(read.data),
                 self.units.word_select(bank, unit_bits).eq(_unit(read.data, chosen, unit_bits)),
             ]
+            if self.whole:
+                m.d.comb += self.data.word_select(bank, bits).eq(read.data)
         return m
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -90,11 +90,10 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
             piped = {name: Signal(value.shape(), name=f"{name}_{stage}", reset_less=True) for name, value in issue.items()}
             with m.If(self.enable & valid[-2]):
                 m.d.sync += [piped[name].eq(issue[name]) for name in issue]
-            issue = piped
+            ready, issue = issue, piped
         m.d.comb += [self.busy.eq(Cat(*valid[:-1]).any()), self.out_valid.eq(valid[-1])]
         m.d.comb += self.done.eq(self.out_valid & self.out_ready & issue["end"])
-        word = self._values(m, config, valid)
-        self._beat(m, config, word, issue)
+        self._beat(m, config, self._values(m, config, valid), ready, self.enable & valid[-2])
         return m
 
     def _walk(self, m: Module, running: Signal, config: dict[str, Signal]) -> dict[str, Value]:
@@ -186,29 +185,32 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
             m.d.sync += scaled.eq(Mux(config["residual"], (value - config["residual_zero"]) * config["residual_multiplier"], 0))
         return scaled
 
-    def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal]) -> None:
-        """Place the row behind its byte address and cut out the beat."""
+    def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal], step: Value) -> None:
+        """Cut a beat out of the row behind its byte address: of the row's parts as wide as a beat, two meet in it."""
         width = self.machine.port_bytes
-        beats = 4 * self.machine.cols // width + 2  # also of a row that starts inside a beat
-        # compared byte by byte: Amaranth follows every bit of a shift to every other when it looks for loops
-        mask: Value = Cat(*(issue["count"] > lane for lane in range(4 * self.machine.cols)))
+        size = 8 * width
+        parts = self.machine.cols * 4 // width + 3  # beats of a row that starts inside a beat, and one before
+        padded, skip = Signal(size * (parts + 1), name="padded"), Signal(range(max(width, 2)), name="skip")
+        end, used = Signal(16, name="end_byte"), Signal(13, name="used_beats")
+        beat, first = issue["beat"], Mux(issue["beat"] == 0, skip, 0)
+        left, last = end - (beat << self.log), Mux(used < config["beats"], used, config["beats"])
+        pair: Value = Cat(padded.word_select(beat, size), padded[size:].word_select(beat, size))
         if self.log:  # columns of a group of channels may start anywhere
-            shift = issue["byte"][: self.log]
-            word, mask = word << (shift << 3), mask << shift
-        data, bytes_ = Signal(8 * width * beats, name="shifted"), Signal(width * beats, name="shifted_mask")
-        m.d.comb += [
-            data.eq(word),
-            bytes_.eq(mask),
-            self.out_address.eq(issue["byte"][self.log :] + issue["beat"]),
-            self.out_data.eq(data.word_select(issue["beat"], 8 * width)),
-            self.out_mask.eq(bytes_.word_select(issue["beat"], width)),
-        ]
-        used = Signal(13, name="used_beats")
-        last = Mux(used < config["beats"], used, config["beats"])
-        m.d.comb += [
-            used.eq(((issue["byte"][: self.log] if self.log else 0) + issue["count"] + width - 1) >> self.log),
-            self.out_length.eq(Mux(last > issue["beat"], last - issue["beat"], 0)),
-        ]
+            m.d.comb += skip.eq(issue["byte"][: self.log])
+            pair = pair << (skip << 3)
+        m.d.comb += [padded.eq(Cat(Const(0, size), word)), end.eq(skip + issue["count"]), used.eq((end + width - 1) >> self.log)]
+        found: dict[str, Value] = {
+            "address": issue["byte"][self.log :] + beat,
+            "data": pair[size : 2 * size],
+            "mask": Cat((left > lane) & (first <= lane if lane < width - 1 else 1) for lane in range(width)),
+            "length": Mux(last > beat, last - beat, 0),
+        }
+        for name, value in found.items():
+            out = getattr(self, f"out_{name}")
+            register = Signal(len(out), name=f"out_{name}", reset_less=True)
+            m.d.comb += out.eq(register)
+            with m.If(step):
+                m.d.sync += register.eq(value)
 
 
 def _extended(value: Value) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -180,12 +180,17 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         machine, width = self.machine, self.machine.port_bytes
         sizes = {target: machine.memory_of(target) for target in machine.targets}
         banks, words = ({target: size[place] for target, size in sizes.items()} for place in (0, 2))
+        if machine.requantizes:
+            words[Target.CHANNELS] = width  # a bank for every beat
         walker = m.submodules.walker = Walker(port_bytes=width, banks=banks)
         packer = m.submodules.packer = Packer(port_bytes=width, words=words)
         tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
         tag = data.View(tag_layout(width), tags.r_data)
         limit = Signal(9)
-        room = Signal()
+        room, arrived, beat = Signal(), Signal(), Signal(8 * width, reset_less=True)
+        m.d.sync += arrived.eq(self.response_valid)
+        with m.If(self.response_valid):
+            m.d.sync += beat.eq(self.response_data)
         with m.If((self.limit_outstanding == 0) | (self.limit_outstanding > machine.outstanding)):
             m.d.comb += limit.eq(machine.outstanding)
         with m.Else():
@@ -202,12 +207,12 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             walker.step.eq(self.read_valid & self.read_ready),
             tags.w_en.eq(walker.step),
             tags.w_data.eq(walker.tag.as_value()),
-            tags.r_en.eq(self.response_valid),
-            packer.valid.eq(self.response_valid),
-            packer.beat.eq(self.response_data),
+            tags.r_en.eq(arrived),
+            packer.valid.eq(arrived),
+            packer.beat.eq(beat),
             packer.tag.eq(tag),
             packer.zero.eq(walker.zero),
-            dispatcher.loads_done.eq(self.response_valid & tag.end),
+            dispatcher.loads_done.eq(arrived & tag.end),
             store.set_word.eq(self.command),
             store.set_register.eq(writes_register(dispatcher, Register.STORE)),
             store.head.eq(dispatcher.store_head),
@@ -233,7 +238,9 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             "b": (machine.b_banks, machine.b_words, machine.b_word, machine.b_unit, Target.B),
         }
         for name, (banks, words, word, unit, target) in shapes.items():
-            pad = m.submodules[f"spad_{name}"] = Scratchpad(banks=banks, words=words, word_bytes=word, unit_bytes=unit)
+            whole = name == "a" and machine.broadcast
+            pad = Scratchpad(banks=banks, words=words, word_bytes=word, unit_bytes=unit, whole=whole)
+            m.submodules[f"spad_{name}"] = pad
             m.d.comb += [
                 pad.write.eq(packer.write & (packer.write_target == target)),
                 pad.write_bank.eq(packer.write_bank),
@@ -244,28 +251,37 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
                 pad.address.eq(getattr(sequencer, f"{name}_address")),
                 pad.unit.eq(getattr(sequencer, f"{name}_unit")),
             ]
-            found[name] = (pad.units, pad.data)
+            found[name] = (pad.units, pad.data if whole else Const(0))
         return found["a"][0], found["a"][1], found["b"][0]
 
     def _store_memories(self, m: Module, packer: Packer, store: StoreUnit) -> None:
         """Biases and multipliers, and residuals: written by the loader, read beside the accumulator memory."""
         machine = self.machine
-        for name, target, words, size, address, content in (
-            ("channels", Target.CHANNELS, machine.channel_words, machine.channel_word, store.channel, store.channel_data),
-            ("residuals", Target.RESIDUAL, machine.residual_words, machine.cols, store.residual, store.residual_data),
-        ):
-            if not words:
-                continue
-            memory = m.submodules[name] = scratch_memory(bits=8 * size, depth=words)
-            write, read = memory.write_port(), memory.read_port()
-            m.d.comb += [
-                write.en.eq(packer.write & (packer.write_target == target)),
-                write.addr.eq(packer.write_address),
-                write.data.eq(packer.write_data[: 8 * size]),
-                read.addr.eq(address),
-                read.en.eq(store.enable),
-                content.eq(read.data),
-            ]
+        if machine.requantizes:
+            target, size = Target.CHANNELS, machine.port_bytes
+            for bank in range(machine.channel_word // size):
+                here = (packer.write_target == target) & (packer.write_part == bank)
+                data = self._store_memory(m, f"channels_{bank}", size, machine.channel_words, packer, here, store.channel, store.enable)
+                m.d.comb += store.channel_data.word_select(bank, 8 * size).eq(data)
+        if machine.adds_residuals:
+            here = packer.write_target == Target.RESIDUAL
+            data = self._store_memory(m, "residuals", machine.cols, machine.residual_words, packer, here, store.residual, store.enable)
+            m.d.comb += store.residual_data.eq(data)
+
+    def _store_memory(
+        self, m: Module, name: str, size: int, words: int, packer: Packer, here: Value, address: Value, enable: Value
+    ) -> Value:
+        """A memory of words of ``size`` bytes that the loader writes when ``here``; returns what is read at ``address``."""
+        memory = m.submodules[name] = scratch_memory(bits=8 * size, depth=words)
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.en.eq(packer.write & here),
+            write.addr.eq(packer.write_address),
+            write.data.eq(packer.write_data[: 8 * size]),
+            read.addr.eq(address),
+            read.en.eq(enable),
+        ]
+        return read.data
 
     def _core(self, m: Module, sequencer: Sequencer, a_units: Value, a_words: Value, b_units: Value) -> tuple[Value, Value]:
         """The array; its inputs are the words that the beat one cycle before has read."""

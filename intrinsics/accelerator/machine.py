@@ -20,13 +20,19 @@ BUSES = ("native", "axi4")
 COMMAND_INPUTS = ("stream", "registers")
 """Where commands come from."""
 
+RESPONSE_REGISTER = 1
+"""Cycles from data at the memory port to their place in the loader."""
+
 AXI_REGISTER = 1
 """Cycles from a beat that leaves the accelerator to its place on AXI4 channels."""
 
 REGISTER_WRITE = 2
 """Least cycles of a write to the memory-mapped queue; eight of them make a command."""
 
-STORE_STAGES = 3
+STORE_REGISTER = 1
+"""Cycles from a row to its beats at the memory port."""
+
+REQUANTIZE_STAGES = 3
 """Register stages of the store path behind the accumulator memory when it can requantise."""
 
 CHANNEL_BYTES = 8
@@ -264,7 +270,7 @@ class AcceleratorMachine:
     @property
     def read_register(self) -> int:
         """Cycles that the memory port adds to the latency of a read."""
-        return AXI_REGISTER if self.axi else 0
+        return RESPONSE_REGISTER + (AXI_REGISTER if self.axi else 0)
 
     def confirmation(self, write_latency: int, empty_beats: int) -> int:
         """Cycles from a store counted to its last write confirmed, which SET and END await; its last ``empty_beats`` carry nothing."""
@@ -278,7 +284,7 @@ class AcceleratorMachine:
     @property
     def store_latency(self) -> int:
         """Cycles that the store path adds."""
-        return STORE_STAGES if self.requantizes else 0
+        return STORE_REGISTER + (REQUANTIZE_STAGES if self.requantizes else 0)
 
     def interval(self, k_units: int) -> int:
         """Distance of successive passes of ``k_units`` beats."""

@@ -34,13 +34,10 @@ extern "C" void celosia_accelerator_run(Vblock* top, const uint8_t* commands, ui
     for (; cycle < o.max_cycles; ++cycle) {
         port.drive(top, cycle);
         feed.drive(top);
-        top->clk = 0;
-        top->eval();
+        tick(top);
         bool moved = feed.sample(top);
         if (top->done) {
             result->status = !feed.complete() ? kNotEnded : port.settled(top) ? kDone : kUnanswered;
-            top->clk = 1;
-            top->eval();
             feed.finish(top);
             break;
         }
@@ -61,9 +58,10 @@ extern "C" void celosia_accelerator_run(Vblock* top, const uint8_t* commands, ui
             result->status = ends ? kHang : kNotEnded;
             break;
         }
-        top->clk = 1;
-        top->eval();
     }
+    Port::rest(top);
+    Feed::rest(top);
+    tick(top);  // outputs now show what the last cycle left behind
     result->cycles = cycle;
     result->waiting = top->waiting;
     result->error = top->error;

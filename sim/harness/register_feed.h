@@ -22,14 +22,11 @@ Answer access_register(Vblock* top, bool write, uint32_t offset, uint32_t data, 
         top->s_axi_wdata = data;
         top->s_axi_wstrb = static_cast<uint8_t>(strobe);
         top->s_axi_bready = top->s_axi_rready = 1;
-        top->clk = 0;
-        top->eval();
+        tick(top);
         const bool answered = write ? top->s_axi_bvalid : top->s_axi_rvalid;
         const Answer answer{top->s_axi_rdata, write ? top->s_axi_bresp : top->s_axi_rresp};
         address = address && !(write ? top->s_axi_awready : top->s_axi_arready);
         content = content && !top->s_axi_wready;
-        top->clk = 1;
-        top->eval();
         if (answered) return answer;
     }
     return {0, -1};

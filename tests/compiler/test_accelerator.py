@@ -122,9 +122,9 @@ def test_the_closed_form_of_a_single_buffered_gemm():
     tiles_m, tiles_n, tiles_k = 2, 3, 4
     steps = tiles_m * tiles_n * tiles_k
     beats = problem.chunk * k // machine.port_bytes
-    load = steps * (4 * m * beats + 4 * n * beats + 2 + latency)
+    load = steps * (4 * m * beats + 4 * n * beats + 2 + latency + machine.read_register)
     compute = steps * (1 + m * n * machine.interval(problem.chunk * k))
-    store = tiles_m * tiles_n * (machine.tail(99) + 4 * m * n * problem.out_beats + 1)
+    store = tiles_m * tiles_n * (machine.tail(99) + 4 * m * n * problem.out_beats + 1 + machine.store_latency)
     assert cycles == 3 + 2 + load + compute + store
 
 
