@@ -71,10 +71,10 @@ def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> Accele
 
 def rtlil_of(component: Any, *, name: str) -> str:
     """RTLIL text of a part of an accelerator or of all of it, memories without contents."""
-    from amaranth.back import rtlil
+    from ..shared import rtlil_with_parts
 
     with collector_paused():
-        return _CONTENTS.sub("", rtlil.convert(component, name=name, emit_src=False))
+        return _CONTENTS.sub("", rtlil_with_parts(component, name=name))
 
 
 def ports_of(component: object) -> tuple[Port, ...]:

@@ -8,6 +8,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..shared import SharedPart
 from .memories import scratch_memory
 
 
@@ -56,20 +57,58 @@ class Scratchpad(wiring.Component):  # type: ignore[misc]
         chosen = Signal(range(max(bits // unit_bits, 2)))
         with m.If(self.beat):
             m.d.sync += chosen.eq(self.unit)
-        for bank in range(self.banks):
-            memory = scratch_memory(bits=bits, depth=self.words)
-            m.submodules[f"bank_{bank}"] = memory
-            write, read = memory.write_port(), memory.read_port()
+        for number in range(self.banks):
+            bank = m.submodules[f"bank_{number}"] = _Bank(bits=bits, unit_bits=unit_bits, words=self.words)
             m.d.comb += [
-                write.en.eq(self.write & (self.write_bank == bank)),
-                write.addr.eq(self.write_address),
-                write.data.eq(self.write_data),
-                read.addr.eq(self.address),
-                read.en.eq(self.read),
-                self.units.word_select(bank, unit_bits).eq(_unit(read.data, chosen, unit_bits)),
+                bank.write.eq(self.write & (self.write_bank == number)),
+                bank.write_address.eq(self.write_address),
+                bank.write_data.eq(self.write_data),
+                bank.read.eq(self.read),
+                bank.address.eq(self.address),
+                bank.chosen.eq(chosen),
+                self.units.word_select(number, unit_bits).eq(bank.value),
             ]
             if self.whole:
-                m.d.comb += self.data.word_select(bank, bits).eq(read.data)
+                m.d.comb += self.data.word_select(number, bits).eq(bank.data)
+        return m
+
+
+class _Bank(SharedPart):
+    """Words of one row or column; ``value`` is the unit ``chosen`` of the word read last."""
+
+    def __init__(self, *, bits: int, unit_bits: int, words: int) -> None:
+        self.bits, self.unit_bits, self.words = bits, unit_bits, words
+        address = max((words - 1).bit_length(), 1)
+        super().__init__(
+            {
+                "write": In(1),
+                "write_address": In(address),
+                "write_data": In(bits),
+                "read": In(1),
+                "address": In(address),
+                "chosen": In(range(max(bits // unit_bits, 2))),
+                "data": Out(bits),
+                "value": Out(unit_bits),
+            }
+        )
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.bits, self.unit_bits, self.words
+
+    def body(self) -> Module:
+        m = Module()
+        memory = m.submodules.words = scratch_memory(bits=self.bits, depth=self.words)
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.en.eq(self.write),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            read.addr.eq(self.address),
+            read.en.eq(self.read),
+            self.data.eq(read.data),
+            self.value.eq(_unit(read.data, self.chosen, self.unit_bits)),
+        ]
         return m
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics.accelerator.command import COMMAND_BITS, FIELDS, STORE_PATH, Op, Register
 from ...intrinsics.accelerator.machine import AcceleratorMachine
-from ...intrinsics.numerics import Rounding
 from .fields import command_view, register_view, registers
+from .requantizer import Requantizer
 
 _WIDE = 32
 """Bits of a plain sum in memory."""
@@ -149,59 +149,38 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
 
     def _values(self, m: Module, config: dict[str, Signal], valid: list[Signal]) -> Value:
         """The row as bytes: 4 per column, or 1."""
-        width, cols = self.machine.acc.width, self.machine.cols
-        sums = [self.data.word_select(j, width).as_signed() for j in range(cols)]
-        if not self.machine.requantizes:
+        machine, width = self.machine, self.machine.acc.width
+        sums = [self.data.word_select(j, width).as_signed() for j in range(machine.cols)]
+        if not machine.requantizes:
             return Cat(*(_extended(value) for value in sums))
-        narrow, wide = [], []
+        columns = []
         for j, value in enumerate(sums):
-            final = self._requantized(m, config, valid, value, j)
-            narrow.append(final[:8])
-            wide.append(final[:32])
-        return Mux(config["narrow"], Cat(*narrow), Cat(*wide))
-
-    def _requantized(self, m: Module, config: dict[str, Signal], valid: list[Signal], value: Value, column: int) -> Value:
-        bias, multiplier = (self.channel_data.word_select(2 * column + part, 32).as_signed() for part in (0, 1))
-        product, scaled = (Signal(signed(64), name=f"{name}_{column}", reset_less=True) for name in ("product", "scaled"))
-        final = Signal(signed(32), name=f"final_{column}", reset_less=True)
-        biased = (value + Mux(config["bias"], bias, 0))[:32].as_signed()
-        shifted = (scaled + config["zero"])[:64].as_signed()
-        clamped = Mux(shifted < config["low"], config["low"], Mux(shifted > config["high"], config["high"], shifted))
-        with m.If(self.enable & valid[1]):
-            m.d.sync += product.eq(biased * Mux(config["narrow"], multiplier, 1))
-        total = product + self._residual(m, config, valid, column) if self.machine.adds_residuals else product
-        with m.If(self.enable & valid[2]):
-            m.d.sync += scaled.eq(_rounded(total[:64].as_signed(), Mux(config["narrow"], config["shift"], 0), self.machine.rounding))
-        with m.If(self.enable & valid[3]):
-            m.d.sync += final.eq(Mux(config["narrow"], clamped, scaled))
-        return final
-
-    def _residual(self, m: Module, config: dict[str, Signal], valid: list[Signal], column: int) -> Value:
-        """The scaled residual of a column, beside its product."""
-        byte = self.residual_data.word_select(column, 8)
-        value = Mux(config["residual_signed"], byte.as_signed(), byte)
-        scaled = Signal(signed(44), name=f"residual_{column}", reset_less=True)
-        with m.If(self.enable & valid[1]):
-            m.d.sync += scaled.eq(Mux(config["residual"], (value - config["residual_zero"]) * config["residual_multiplier"], 0))
-        return scaled
+            column = Requantizer(acc_width=width, residual=machine.adds_residuals, rounding=machine.rounding)
+            m.submodules[f"column_{j}"] = column
+            m.d.comb += [
+                column.value.eq(value),
+                column.steps.eq(Cat(self.enable & flag for flag in valid[1:4])),
+                column.bias_value.eq(self.channel_data.word_select(2 * j, 32)),
+                column.factor.eq(self.channel_data.word_select(2 * j + 1, 32)),
+                *(getattr(column, name).eq(config[name]) for name in column.settings),
+            ]
+            if machine.adds_residuals:
+                m.d.comb += column.added.eq(self.residual_data.word_select(j, 8))
+            columns.append(column)
+        return Mux(config["narrow"], Cat(column.result[:8] for column in columns), Cat(column.result for column in columns))
 
     def _beat(self, m: Module, config: dict[str, Signal], word: Value, issue: dict[str, Signal], step: Value) -> None:
-        """Cut a beat out of the row behind its byte address: of the row's parts as wide as a beat, two meet in it."""
+        """Cut a beat out of the row behind its byte address."""
         width = self.machine.port_bytes
-        size = 8 * width
-        parts = self.machine.cols * 4 // width + 3  # beats of a row that starts inside a beat, and one before
-        padded, skip = Signal(size * (parts + 1), name="padded"), Signal(range(max(width, 2)), name="skip")
-        end, used = Signal(16, name="end_byte"), Signal(13, name="used_beats")
+        skip, end, used = Signal(range(max(width, 2)), name="skip"), Signal(16, name="end_byte"), Signal(13, name="used_beats")
         beat, first = issue["beat"], Mux(issue["beat"] == 0, skip, 0)
         left, last = end - (beat << self.log), Mux(used < config["beats"], used, config["beats"])
-        pair: Value = Cat(padded.word_select(beat, size), padded[size:].word_select(beat, size))
         if self.log:  # columns of a group of channels may start anywhere
             m.d.comb += skip.eq(issue["byte"][: self.log])
-            pair = pair << (skip << 3)
-        m.d.comb += [padded.eq(Cat(Const(0, size), word)), end.eq(skip + issue["count"]), used.eq((end + width - 1) >> self.log)]
+        m.d.comb += [end.eq(skip + issue["count"]), used.eq((end + width - 1) >> self.log)]
         found: dict[str, Value] = {
             "address": issue["byte"][self.log :] + beat,
-            "data": pair[size : 2 * size],
+            "data": self._cut(m, word, beat, skip),
             "mask": Cat((left > lane) & (first <= lane if lane < width - 1 else 1) for lane in range(width)),
             "length": Mux(last > beat, last - beat, 0),
         }
@@ -212,19 +191,23 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
             with m.If(step):
                 m.d.sync += register.eq(value)
 
+    def _cut(self, m: Module, word: Value, beat: Signal, skip: Signal) -> Value:
+        """The beat's part of a word that begins ``skip`` bytes behind a beat: a piece of two neighbouring parts as wide as a beat."""
+        size = 8 * self.machine.port_bytes
+        beats = 4 * self.machine.cols // self.machine.port_bytes + 2  # also of a row that starts inside a beat
+        padded, pair = Signal(size * (beats + 1), name="padded"), Signal(2 * size, name="pair")
+        m.d.comb += padded.eq(Cat(Const(0, size), word))
+        with m.Switch(beat):
+            for place in range(beats):
+                with m.Case(place):
+                    m.d.comb += pair.eq(padded[size * place :][: 2 * size])
+        value: Value = pair[8:]
+        for log in reversed(range(self.log)):
+            stage = Signal(size + (8 << log) - 8, name=f"cut_{log}")
+            m.d.comb += stage.eq(Mux(skip[log], value, value[8 << log :]))
+            value = stage
+        return value
+
 
 def _extended(value: Value) -> Value:
     return Cat(value, value[-1].replicate(_WIDE - len(value))) if len(value) < _WIDE else value
-
-
-def _rounded(value: Value, shift: Value, rounding: Rounding) -> Value:
-    """`numerics.shift_right` of a 64-bit value of at most 2**62 + 2**44: with half a unit of a shift of at most 62 it stays in 64 bits."""
-    half = ((1 << shift) >> 1)[:63]
-    if rounding is Rounding.HALF_UP:
-        value = value + half
-    elif rounding is Rounding.HALF_AWAY_FROM_ZERO:
-        value = value + half - (value[-1] & (shift != 0))
-    elif rounding is Rounding.HALF_EVEN:
-        odd = (value >> shift)[0] & (shift != 0)
-        value = value + Mux(shift == 0, 0, half - 1 + odd)
-    return (value[:64].as_signed() >> shift).as_signed()
