@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ..intrinsics import HashMismatchError, SimulationError
 from ..intrinsics.accelerator import AcceleratorMachine, Op
@@ -31,9 +31,11 @@ _HARNESS = tuple(
     for name in ("accelerator.cpp", "run.h", "native_port.h", "axi4_port.h", "stream_feed.h", "register_feed.h")
 )
 _SOURCES = (
-    *("hw/accelerator", "intrinsics/accelerator/command.py", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/yosys.py"),
-    *("sim/netlist.py", "sim/reroll.py", "sim/stepping.py"),
+    *("hw/accelerator", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/shared.py", "hw/yosys.py"),
+    *("intrinsics/accelerator/command.py", "sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py"),
 )
+_SMALL_ARRAY, _HALVES, _WHOLE = 64, "5000", "20000"
+"""Elements of an array that is built more often than it runs long, and how many nodes functions have at most."""
 
 
 class AcceleratorLibrary:
@@ -114,8 +116,12 @@ def build_accelerator(point: DesignPoint, *, progress: Progress | None = None) -
 class _AcceleratorJob(builder.Job):
     """The stages of `builder` with another emitter and another harness; grids are loops, nothing is traced."""
 
-    model_style: ClassVar[tuple[str, ...]] = ("--unroll-count", "0", "--output-split-cfuncs", "20000")
-    """Loops stay loops, and the process with all of them stays in one function, so that its variables live in registers."""
+    @property
+    def model_style(self) -> tuple[str, ...]:
+        """Loops stay loops; functions of a small array are halved, so that two compilers share them, those of a large one run faster."""
+        machine: Any = self.machine
+        size = _HALVES if machine.rows * machine.cols <= _SMALL_ARRAY else _WHOLE
+        return ("--unroll-count", "0", "--output-split-cfuncs", size, "--output-split", size)
 
     @classmethod
     def of_point(cls, point: DesignPoint, progress: Progress) -> _AcceleratorJob:
@@ -125,7 +131,7 @@ class _AcceleratorJob(builder.Job):
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
         own = [path.read_text(encoding="utf-8") for path in _HARNESS]
-        key = digest([*parts, *own, *cls.model_style, *builder.recipe_parts(verilator, compiler)])
+        key = digest([*parts, *own, _HALVES, _WHOLE, *builder.recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ..intrinsics import Machine, ToolFailedError
 from .cache import Cache, cache_root, digest, source_digest
@@ -45,7 +45,11 @@ _VERILATOR_FLAGS = (
     "--noassert",
     "--no-timing",
 )
-_UNITS = ("unity_model", "unity_harness")
+_TRACED = ("--trace", "--output-split-cfuncs", "2000")
+"""Flags of a model that can dump; compilers stop vectorising straight functions that are much longer."""
+_UNITS = ("unity_0", "unity_1")
+_HARNESS_COST, _SLOW_COST = 100_000.0, 0.3
+"""What the harness takes to compile in bytes of a model, and what a byte takes without optimisation."""
 _RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
 _PRELUDE = (
     "#include <cstddef>\n#include <atomic>\n#include <deque>\n#include <cstring>\n#include <verilated.h>\n#include <verilated_vcd_c.h>\n"
@@ -101,9 +105,6 @@ class Job:
     compiler: Compiler
     progress: Progress
 
-    model_style: ClassVar[tuple[str, ...]] = ("--trace", "--output-split-cfuncs", "2000")
-    """Flags of Verilator: compilers stop vectorising straight functions that are much longer."""
-
     @classmethod
     def of(cls, design: Design, progress: Progress) -> Job:
         verilator, compiler = require_verilator(), require_compiler()
@@ -117,6 +118,11 @@ class Job:
             compiler=compiler,
             progress=progress,
         )
+
+    @property
+    def model_style(self) -> tuple[str, ...]:
+        """Flags of Verilator."""
+        return _TRACED
 
     @property
     def path(self) -> Path:
@@ -236,22 +242,27 @@ class Job:
 
 
 def write_units(model: Path, harness: Sequence[str]) -> None:
-    """Two translation units of about the same size, which compile at the same time: the model, and harness and dumping.
+    """Two translation units of about the same size, which compile at the same time, of the model's files and the harness.
 
-    Set-up and dumping need no speed, but are most of the text, so they come last and without optimisation.
+    Set-up and dumping need no speed, but are much of the text, so they come last and without optimisation.
     """
-    generated = sorted(path.name for path in model.glob("V*.cpp"))
-    trace = [name for name in generated if "Trace" in name]
-    setup = [name for name in generated if name not in trace and ("Slow" in name or "Syms" in name)]
-    fast = [name for name in generated if name not in trace and name not in setup]
-    loops = [name for name in fast if name.startswith(f"V{CLASS}_{LOOPS}_")]
-    straight = [name for name in fast if name not in loops]
-    for unit, quick, slow in zip(_UNITS, (straight, harness), (setup, trace), strict=True):
-        text = _included(quick)
-        if unit == _UNITS[0] and loops:
-            text += ["#pragma GCC push_options\n", _FOR_LOOPS, *_included(loops), "#pragma GCC pop_options\n"]
-        text += ['#pragma GCC optimize("O0")\n', *_included(slow)]
-        (model / f"{unit}.cc").write_text("".join(text), encoding="utf-8")
+    units: list[dict[str, list[str]]] = [{"straight": [], "loops": [], "slow": []} for _ in _UNITS]
+    sizes = [0.0 for _ in _UNITS]
+    files = [(_HARNESS_COST, "straight", "".join(_included(harness)))]
+    for path in model.glob("V*.cpp"):
+        slow = any(part in path.name for part in ("Trace", "Slow", "Syms"))
+        kind = "slow" if slow else "loops" if path.name.startswith(f"V{CLASS}_{LOOPS}_") else "straight"
+        files.append((path.stat().st_size * (_SLOW_COST if slow else 1.0), kind, "".join(_included([path.name]))))
+    for size, kind, text in sorted(files, reverse=True):
+        lighter = sizes.index(min(sizes))
+        sizes[lighter] += size
+        units[lighter][kind].append(text)
+    for name, unit in zip(_UNITS, units, strict=True):
+        lines = unit["straight"]
+        if unit["loops"]:
+            lines += ["#pragma GCC push_options\n", _FOR_LOOPS, *unit["loops"], "#pragma GCC pop_options\n"]
+        lines += ['#pragma GCC optimize("O0")\n', *unit["slow"]]
+        (model / f"{name}.cc").write_text("".join(lines), encoding="utf-8")
 
 
 def _included(names: Sequence[str]) -> list[str]:
@@ -300,7 +311,7 @@ def recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     here = Path(__file__)
     sources = (*HARNESS_FILES, here, here.parent / "harness" / "generate.py")  # other kinds of blocks have files there too
     own = [path.read_text(encoding="utf-8") for path in sources]
-    return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *Job.model_style, *_tool_parts(verilator, compiler)]
+    return [*own, version_of("pyverilator"), *_VERILATOR_FLAGS, *_TRACED, *_tool_parts(verilator, compiler)]
 
 
 def _tool_parts(verilator: Verilator, compiler: Compiler) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,8 @@ _CLEARED = re.compile(
     r"  always @\(posedge clk\)\n    if \(([^()]*)\) (\\\S+|\w+)\s*<= (\d+'h[0-9a-f]+);\n    else (\\\S+|\w+)\s*<= ([^;]*);$"
 )
 _PARTLY_DRIVEN = re.compile(r"  assign (_\d+_)\[(\d+):0\] = ")
+_INTERNAL = re.compile(r"(?<![\w.$\\])(_\d+_)(?:\[(\d+):0\])?")
+_WIRE = re.compile(r"  wire \[\d+:0\] (_\d+_);")
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,17 @@ def names(text: str) -> set[str]:
 
 def _whole(verilog: str) -> str:
     """Wires of which only low bits are driven and read become wires of that width."""
-    for name, high in _PARTLY_DRIVEN.findall(verilog):
-        part = f"{name}[{high}:0]"
-        if verilog.count(name) == verilog.count(part) + 1:
-            verilog = verilog.replace(part, name)
-            verilog = re.sub(rf"  wire \[\d+:0\] {name};", f"  wire [{high}:0] {name};", verilog)
-    return verilog
+    highs = dict(_PARTLY_DRIVEN.findall(verilog))
+    other = Counter(name for name, high in _INTERNAL.findall(verilog) if name in highs and high != highs[name])
+    narrow = {name for name in highs if other[name] == 1}  # the declaration
+
+    def use(found: re.Match[str]) -> str:
+        return found[1] if found[1] in narrow else found[0]
+
+    def declaration(found: re.Match[str]) -> str:
+        return f"  wire [{highs[found[1]]}:0] {found[1]};" if found[1] in narrow else found[0]
+
+    return _WIRE.sub(declaration, _INTERNAL.sub(use, verilog)) if narrow else verilog
 
 
 def _statements(verilog: str) -> Iterator[str]:

@@ -14,12 +14,13 @@ from ..yosys import Yosys
 from .machine import machine_of
 
 MEMORY_PASSES = (
-    "proc",
+    "proc -noopt",
+    "opt_clean",
     "flatten",
-    "opt -fast",
+    "opt_expr",
+    "opt_merge",
     "opt_dff",
     "wreduce",
-    "opt_clean",
     "memory_collect",
     "opt_clean -purge",
 )
