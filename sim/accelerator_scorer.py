@@ -16,7 +16,10 @@ from ..intrinsics.numerics import Array
 from .cache import Cache, cache_root, digest
 from .toolchain import require_compiler
 
-_SOURCES = ("scorer.cpp", "scorer_parts.h")
+STRETCHES = ("outer", "middle", "rest", "step")
+"""What the scorer may pass over: iterations of the outer and of the middle loop, the rest of an innermost loop, and steps of it."""
+
+_SOURCES = ("scorer.cpp", "scorer_engine.h", "scorer_parts.h", "scorer_memory.h")
 _FLAGS = ("-O2", "-pthread")
 
 
@@ -37,24 +40,54 @@ def score(table: Array, *, ledger: bool = False, threads: int | None = None) -> 
         -1 where the schedule would evict an unfinished output tile.
     ledger : (rows, len(LEDGER)) int64 or None
     """
+    count = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
+    ledgers = np.empty((len(table), len(LEDGER)), np.int64) if ledger else None
+    return _call(load(sources()), table, ledgers, None, count), ledgers
+
+
+def passed_over(table: Array, library: ctypes.CDLL | None = None) -> tuple[Array, Array]:
+    """As `score`, every row alone, and the steps of the innermost loop that were not walked, since it was known what they do.
+
+    Parameters
+    ----------
+    table : (rows, len(COLUMNS)) int64
+    library : ctypes.CDLL, optional
+        By `load`, of other sources.
+
+    Returns
+    -------
+    cycles : (rows,) int64
+    passed : (rows, len(STRETCHES)) int64
+        By what was passed over.
+    """
+    passed = np.empty((len(table), len(STRETCHES)), np.int64)
+    return _call(library or load(sources()), table, None, passed, 1), passed
+
+
+def _call(library: ctypes.CDLL, table: Array, ledgers: Array | None, passed: Array | None, threads: int) -> Array:
     if table.ndim != 2 or table.shape[1] != len(COLUMNS):
         raise ParameterError(f"a cost table must have {len(COLUMNS)} columns, not shape {table.shape}")
     table = np.ascontiguousarray(table, np.int64)
     cycles = np.empty(len(table), np.int64)
-    ledgers = np.empty((len(table), len(LEDGER)), np.int64) if ledger else None
-    pointers = [None if array is None else ctypes.c_void_p(array.ctypes.data) for array in (cycles, ledgers)]
-    count = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
-    _library().celosia_score(ctypes.c_void_p(table.ctypes.data), ctypes.c_uint64(len(table)), *pointers, ctypes.c_uint64(count))
-    return cycles, ledgers
+    results = [None if array is None else ctypes.c_void_p(array.ctypes.data) for array in (cycles, ledgers, passed)]
+    library.celosia_score(ctypes.c_void_p(table.ctypes.data), ctypes.c_uint64(len(table)), *results, ctypes.c_uint64(threads))
+    return cycles
 
 
 @functools.lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
+def sources() -> tuple[tuple[str, str], ...]:
+    """Names and texts of the scorer's sources."""
+    harness = Path(__file__).parent / "harness"
+    return tuple((name, (harness / name).read_text(encoding="utf-8")) for name in _SOURCES)
+
+
+@functools.lru_cache(maxsize=16)
+def load(texts: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
+    """The scorer, built from these sources if it is not in the cache."""
     compiler, cache = require_compiler(), Cache(cache_root())
     columns, structure = (", ".join(f"{name}_" for name in names) for names in (COLUMNS, STRUCTURE))
     contract = f"enum Column {{ {columns}, kColumns }};\nconstexpr int kStructure[] = {{ {structure} }};\n"
-    harness = Path(__file__).parent / "harness"
-    files = {"scorer_contract.h": contract} | {name: (harness / name).read_text(encoding="utf-8") for name in _SOURCES}
+    files = {"scorer_contract.h": contract} | dict(texts)
     flags = [*compiler.dialect_flags, *_FLAGS, *compiler.link_flags]
     key = digest(["scorer", *files.values(), compiler.identity, *flags])
 

@@ -1,7 +1,5 @@
 """The scorers against the reference model on programs, and against each other on tables that no operator has."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ from celosia.intrinsics import ParameterError, ScheduleError
 from celosia.intrinsics.accelerator import MemoryTiming, predict
 from celosia.intrinsics.accelerator.costs import COLUMNS, INDEX, LEDGER
 from celosia.intrinsics.accelerator.ledger import array_ledger
-from celosia.sim.accelerator_scorer import score
+from celosia.sim.accelerator_scorer import STRETCHES, load, passed_over, score, sources
 
 FACTORS = [name for name in COLUMNS if name[:4] in ("a_m_", "c_m_", "s_m_", "b_n_", "c_n_", "a_k_", "b_k_", "c_k_")]
 
@@ -60,6 +58,30 @@ def random_rows(rng, count, *, limited):
     return rows
 
 
+def long_rows(rng, count, most=4000):
+    """Rows of a structure each, with long loops, many tiles of which are alike, and mostly with commands that take few cycles."""
+    rows = []
+    while len(rows) < count:
+        row = random_rows(rng, 1, limited=False)
+        if rng.random() < 0.7:
+            row[:, [INDEX[name] for name in FACTORS]] = rng.integers(1, 5, len(FACTORS))
+        tiles, longest = rng.integers(1, 9, 3), row[0, INDEX["inner"]] if rng.integers(2) else rng.integers(3)
+        tiles[longest] = rng.integers(8, 60)
+        groups = rng.integers(1, 3, 2)
+        values = {"tiles_m": tiles[0] * groups[0], "period_m": tiles[0], "tiles_n": tiles[1] * groups[1], "period_n": tiles[1]}
+        values |= {"tiles_k": tiles[2], "a_share": tiles[1] * (groups[1] > 1 and rng.integers(2))}
+        values |= {name: rng.integers(1, rng.choice([4, 4, 80])) for name in ("a_slots", "b_slots")}
+        values["c_slots"] = rng.integers(1, 4) if row[0, INDEX["inner"]] == 2 else tiles[0] * tiles[1] * groups.prod()
+        if rng.integers(2):
+            names = [name for name in COLUMNS if name[:-1] in ("a_m_", "c_m_", "s_m_", "u_m_", "tail_", "b_n_", "c_n_")]
+            values |= {name: row[0, INDEX[name[:-1] + "0"]] for name in names}
+        for name, value in values.items():
+            row[:, INDEX[name]] = value
+        if tiles.prod() * groups.prod() < most:
+            rows.append(row)
+    return np.concatenate(rows)
+
+
 @pytest.mark.parametrize("limited", [False, True])
 def test_all_scorers_agree_on_any_structure(limited):
     """Single rows jump and keep a ledger, lanes do neither, NumPy leaves terms out."""
@@ -97,25 +119,70 @@ def test_rows_of_many_structures_are_scored_in_any_company():
     ],
     ids=["gemm", "images", "groups"],
 )
-def test_jumps_over_long_loops_are_exact(op):
+@pytest.mark.parametrize("core", ["output-stationary", "weight-stationary"])
+def test_long_programs_are_exact(op, core):
     """Thousands of commands, of which the compiled scorer walks through few."""
-    point = DesignPoint.create("accelerator", rows=4, cols=4, spad_kib=4, acc_kib=8, port_bytes=8, outstanding=64)
-    problem = Problem(machine=machine_of(point), op=op)
-    for seed, order in enumerate(ORDERS):
-        rng = np.random.default_rng(seed)
-        c_slots = int(rng.integers(1, 4)) if order[2] == "k" else 128
-        slots = {"a_slots": int(rng.integers(1, 4)), "b_slots": int(rng.integers(1, 4)), "c_slots": c_slots, "lag": int(rng.integers(3))}
-        schedule = Schedule(m=1, n=1, k=int(rng.integers(1, 3)), order=order, **slots)
+    point = DesignPoint.create("accelerator", core=core, rows=4, cols=4, spad_kib=4, acc_kib=8, port_bytes=8, outstanding=64)
+    problem, rng, steps, passed = Problem(machine=machine_of(point), op=op), np.random.default_rng(6), 0, 0
+    for order in ORDERS * 3:
+        c_slots = int(rng.integers(1, 4)) if order[2] == "k" else 64
+        slots = {"a_slots": int(rng.integers(1, 5)), "b_slots": int(rng.integers(1, 5)), "c_slots": c_slots, "lag": int(rng.integers(3))}
+        m, n, k = (int(rng.choice(sizes)) for sizes in ([1, 1, 2, 3], [1, 1, 2], [1, 2, 5]))
+        schedule = Schedule(m=m, n=n, k=k, order=order, **slots)
         try:
             program = lower(problem, schedule)
         except ScheduleError:
-            schedule = replace(schedule, order="mnk", c_slots=2)
-            program = lower(problem, schedule)
+            continue
         timing = MemoryTiming(latency=int(rng.integers(1, 63)))
         events = predict(problem.machine, program, memory=timing)
-        cycles, ledger = score(schedule_table(problem, [schedule], timing=timing), ledger=True)
+        row = schedule_table(problem, [schedule], timing=timing)
+        cycles, ledger = score(row, ledger=True)
         assert cycles[0] == events.cycles, schedule
         assert dict(zip(LEDGER, ledger[0].tolist(), strict=True)) == array_ledger(problem.machine, program, events)
+        steps += np.prod([row[0, INDEX[f"tiles_{axis}"]] for axis in "mnk"])
+        passed += passed_over(row)[1].sum()
+    assert steps > 2000
+    assert passed > steps / 2
+
+
+def test_what_is_passed_over_is_exact():
+    """Every kind of stretch, against the walk that passes nothing over, and NumPy; also where states are soon forgotten."""
+    rng = np.random.default_rng(7)
+    table, few = long_rows(rng, 400), long_rows(rng, 20, most=400)
+    cycles, passed = passed_over(table)
+    assert ((passed > 0).sum(axis=0) >= 40).all(), dict(zip(STRETCHES, (passed > 0).sum(axis=0), strict=True))
+    walked, none = passed_over(table, changed("engine.unbounded &&", "false &&"))
+    assert not none.any()
+    assert np.array_equal(cycles, walked)
+    assert np.array_equal(score(table, ledger=True)[0], cycles)
+    forgetful = passed_over(table, changed("kMost = 1024", "kMost = 4"))
+    assert np.array_equal(forgetful[0], cycles)
+    assert forgetful[1].sum() < passed.sum()
+    assert passed_over(few)[0].tolist() == [int(score_structure(row[None])[0]) for row in few]
+
+
+def changed(old, new):
+    """The scorer with another text at every place of one."""
+    texts = dict(sources())
+    assert any(old in text for text in texts.values())
+    return load(tuple((name, text.replace(old, new)) for name, text in texts.items()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Four{step - next.step,", "Four{Int(0),"),
+        ("clock.arrived + interval - 1", "clock.arrived + interval"),
+        ("load_ahead = std::max(clock.free_load - base, Int(0))", "load_ahead = Int(0)"),
+        ("writer.put(&last(), depth, base);", "writer.put(&last(), depth, base + 3);"),
+        ("const Int around = 8 * engine.axis(0).code() + engine.axis(1).code();", "const Int around = 0;"),
+        ("axis.code() + (kLevel ? 8 * engine.axis(0).code() : 0)", "axis.code()"),
+    ],
+    ids=["ages-of-stores", "arrivals", "port", "queues", "tiles-around", "outer-tiles"],
+)
+def test_states_that_lack_something_are_noticed(old, new):
+    table = long_rows(np.random.default_rng(8), 400)
+    assert (passed_over(table, changed(old, new))[0] != passed_over(table)[0]).any()
 
 
 def test_long_runs_leave_32_bits():
