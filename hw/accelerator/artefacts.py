@@ -1,4 +1,4 @@
-"""Files of an accelerator for an RTL engineer and a driver's author: Verilog, a description, a C header."""
+"""Files of an accelerator for an RTL engineer and a driver's author: Verilog, a description, a C header, a self-checking testbench."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from ..design_point import HW_VERSION, DesignPoint
 from .driver import driver_lines, field_lines
 from .emit import AcceleratorRtl, emit_accelerator
 from .register_map import COMMAND_WORDS, Mapped, register_map
+from .testbench import accelerator_testbench
 
 
-def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None) -> tuple[Path, ...]:
-    """Write ``<name>.v``, ``<name>.json`` and ``<name>.h`` into ``folder``, which is made if need be.
+def emit_accelerator_artefacts(
+    point: DesignPoint, folder: Path | str, *, prefix: str | None = None, testbench: bool = False, seed: int = 0
+) -> tuple[Path, ...]:
+    """Write ``<name>.v``, ``<name>.json`` and ``<name>.h`` into ``folder``, which is made if need be, and ``<name>_tb.v`` if asked for.
 
     Parameters
     ----------
@@ -26,11 +29,19 @@ def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix
     folder : path
     prefix : str or None
         Goes before the module's name, and so before the file names.
+    testbench : bool
+    seed : int
+        Of the testbench's random operands.
+
+    Returns
+    -------
+    tuple of Path, in the order above.
 
     Raises
     ------
     ParameterError
-        If the folder cannot be made or written to; files that were there stay as they were.
+        If the folder cannot be made or written to, or the memories of the design are too small for the testbench's program (`tiling_of`);
+        files that were there stay as they were.
     ToolNotFoundError, ToolFailedError
         If Yosys is missing or fails.
     """
@@ -42,6 +53,8 @@ def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix
         f"{rtl.top}.json": json.dumps(description(rtl), indent=2) + "\n",
         f"{rtl.top}.h": command_header(rtl),
     }
+    if testbench:
+        texts[f"{rtl.top}_tb.v"] = accelerator_testbench(rtl, seed=seed)
     write_together(target, texts)
     return tuple(target / name for name in texts)
 

@@ -19,11 +19,13 @@ POINT = DesignPoint.create("accelerator", **SMALL)
 
 
 def test_files_agree_and_carry_the_hash(tmp_path):
-    verilog, described, header = emit_accelerator_artefacts(POINT, tmp_path / "out", prefix="my_")
+    verilog, described, header, testbench = emit_accelerator_artefacts(POINT, tmp_path / "out", prefix="my_", testbench=True)
     data = json.loads(described.read_text())
     assert data["name"] == verilog.stem
     assert verilog.stem.startswith("my_")
-    assert all(POINT.hash in path.read_text() for path in (verilog, described, header))
+    assert all(POINT.hash in path.read_text() for path in (verilog, described, header, testbench))
+    assert [path.name for path in (described, header, testbench)] == [f"{verilog.stem}{end}" for end in (".json", ".h", "_tb.v")]
+    assert sorted((tmp_path / "out").iterdir()) == sorted((verilog, described, header, testbench))
     names = re.findall(r"^  (?:input|output)\s+(?:reg |wire )?\s*(?:\[\d+:0\]\s*)?(\w+);", verilog.read_text(), re.M)
     assert {port["name"] for port in data["ports"]} == set(names)
     assert data["commands"]["LOAD"]["base"] == {"offset": FIELDS[Op.LOAD]["base"].offset, "width": 32, "signed": False}
@@ -47,6 +49,11 @@ def test_a_c_program_reads_a_command_by_the_header(tmp_path):
     subprocess.run([*require_compiler().command, "-x", "c", "read.c", "-o", "read"], cwd=tmp_path, check=True)
     done = subprocess.run([str(tmp_path / "read")], capture_output=True, text=True, check=True)
     assert done.stdout == f"{Op.COMPUTE.value} 513 3 2\n"
+
+
+def test_there_is_a_testbench_only_if_asked_for(tmp_path):
+    assert [path.suffix for path in emit_accelerator_artefacts(POINT, tmp_path)] == [".v", ".json", ".h"]
+    assert not list(tmp_path.glob("*_tb.v"))
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):
