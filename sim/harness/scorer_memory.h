@@ -56,15 +56,15 @@ struct Move {
 
 class Memory {
   public:
-    static constexpr size_t kMost = 1024;  // states, beyond which all are to be forgotten
-    int generation = 0;                    // numbers of states hold within one
+    static constexpr size_t kMost = 1024, kMostWords = 1 << 20;  // states and their words, beyond which all are to be forgotten
+    int generation = 0;                                          // numbers of states hold within one
     void clear() {
         states.clear(), moves.clear();
         buckets.fill(-1);
         used = 0;
         ++generation;
     }
-    bool full() const { return states.size() >= kMost; }
+    bool full() const { return states.size() >= kMost || used >= kMostWords; }
     // Room for a state, to be written.
     Writer draft(size_t most) {
         if (words.size() < used + most) words.resize(2 * (used + most));
