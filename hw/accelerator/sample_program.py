@@ -20,7 +20,7 @@ POISON = 0x55
 SHIFT, ZERO, LOW, HIGH = 30, -7, -100, 105
 """Store arithmetic of the narrow product."""
 
-RESIDUAL_ZERO, RESIDUAL_MULTIPLIER = 3, 1 << (SHIFT - 1)
+RESIDUAL_ZERO, RESIDUAL_MULTIPLIER = -3, 1 << (SHIFT - 1)
 
 _COLUMNS = 3
 """Rows of A that lie side by side, as the pixels of an image row do."""

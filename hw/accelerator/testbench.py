@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...intrinsics.accelerator.machine import MemoryTiming
 from ...intrinsics.accelerator.timing import EVENTS, Events, predict
 from ...intrinsics.numerics import Array
 from .emit import AcceleratorRtl
-from .register_map import register_map
+from .register_map import ID, IRQ, register_map
 from .sample_program import POISON, Sample, sample_program
 from .testbench_parts import AXI4, NATIVE, REGISTERS, STREAM, Part
 
@@ -36,17 +36,17 @@ _TEMPLATE = """\
 /* verilator lint_off UNUSEDSIGNAL */
 /* verilator lint_off UNUSEDPARAM */
 module {top}_tb;
-  localparam COMMANDS = {commands}, CYCLES = {cycles}, MAX_CYCLES = {max_cycles}, RUNS = 3, REST = 64, MOMENTS = {moments};
+  localparam COMMANDS = {commands}, CYCLES = {cycles}, MAX_CYCLES = {max_cycles}, RUNS = 3, REST = 128, MOMENTS = {moments};
   // memory image: beats of PORT bytes; inputs, and from beat OUTPUTS on outputs
   localparam PORT = {port}, BEATS = {beats}, OUTPUTS = {outputs}, LATENCY = {latency}, WRITE_LATENCY = {write_latency}, RING = {ring};
-  localparam SPLIT = {split}, SETUP = {setup}, BASE_REGISTER = {base_register}, COMMAND_REGISTER = {command_register};
+  localparam SPLIT = {split}, SETUP = {setup}, CHECKS = {checks}, COMMAND_REGISTER = {command_register};
   localparam [63:0] BASE = 64'h{base:016x};
   localparam [7:0] POISON = 8'h{poison:02x};
   reg clk = 1'b0, rst = 1'b1;
   reg running = 1'b0, pauses = 1'b0;
   reg [31:0] lfsr = 32'h1;
   integer run = 0, cycle = 0, rest = 0, clock = 0, beat = 0, lane_index = 0, wrong = 0, moment = 0;
-  wire clear = !running && rest == REST - 8;
+  wire clear = !running && rest == REST / 2 + 8;
 
   reg [255:0] commands [0:COMMANDS];
   reg [38:0] moments [0:MOMENTS];  // cycle, events
@@ -98,6 +98,10 @@ module {top}_tb;
       rest <= rest + 1;
       if (rest == REST / 2) begin
         if (run != 0) check;
+        if (irq !== (run != 0)) begin
+          $display("FAIL: run %0d: irq is %b behind the end", run, irq);
+          $fatal(1);
+        end
         pauses <= run == 1;
         if (run == RUNS) begin
           $display("PASS: %0d cycles, %0d bytes in each of %0d runs", CYCLES, (BEATS - OUTPUTS) * PORT, RUNS);
@@ -105,6 +109,10 @@ module {top}_tb;
         end
       end
       if (rest == REST) begin
+        if (irq !== 1'b0) begin
+          $display("FAIL: run %0d: irq is %b after it was cleared", run, irq);
+          $fatal(1);
+        end
         running <= 1'b1;
         run <= run + 1;
         cycle <= 0;
@@ -155,7 +163,7 @@ def accelerator_testbench(rtl: AcceleratorRtl, *, seed: int = 0) -> str:
     execute(machine, sample.program, after)
     events = predict(machine, sample.program, memory=TIMING)
     moments, cycles = moments_of(events), events.cycles
-    port, registers = machine.port_bytes, register_map(base=True)
+    port, accesses = machine.port_bytes, accesses_of(rtl)
     feed, memory = REGISTERS if machine.mapped else STREAM, AXI4 if machine.axi else NATIVE
     beats, outputs = len(sample.memory) // port, sample.outputs // port
     return _TEMPLATE.format(
@@ -173,17 +181,34 @@ def accelerator_testbench(rtl: AcceleratorRtl, *, seed: int = 0) -> str:
         write_latency=TIMING.write_latency,
         ring=max(_LEAST_RING, 1 << (beats - outputs).bit_length()),  # a response of each beat may be under way
         split=int(machine.split),
-        setup=2 if machine.axi and machine.mapped else 0,
-        base_register=registers["BASE_LOW"].offset,
-        command_register=registers["COMMAND_0"].offset,
+        setup=len(accesses["setup"]),
+        checks=len(accesses["checks"]),
+        command_register=register_map(base=False)["COMMAND_0"].offset,
         base=_BASE,
         poison=POISON,
         outputs_declared="\n".join(f"  wire [{port.width - 1}:0] {port.name};" for port in rtl.ports if port.direction == "out"),
         feed=feed.text,
         memory=memory.text,
         connections=",\n".join(_connections(rtl, feed, memory)),
-        contents="\n".join(f"    {line}" for line in _contents(sample, moments, after)),
+        contents="\n".join(f"    {line}" for line in [*_accesses(accesses), *_contents(sample, moments, after)]),
     )
+
+
+def accesses_of(rtl: AcceleratorRtl) -> dict[str, list[tuple[int, int]]]:
+    """Registers to write before a run, and to read behind it: (offset, data); the last one read counts runs, whatever is said here."""
+    if not rtl.machine.mapped:
+        return {"setup": [], "checks": []}
+    registers, done = register_map(base=rtl.machine.axi), 1 << IRQ.index("done")
+    low, high = int(rtl.point.hash[-8:], 16), int(rtl.point.hash[:-8], 16)
+    writes = [
+        ("IRQ_ENABLE", done),
+        ("IRQ_STATUS", done),
+        *((("BASE_LOW", _BASE & 0xFFFFFFFF), ("BASE_HIGH", _BASE >> 32)) * rtl.machine.axi),
+    ]
+    reads = [("ID", ID), ("HASH_LOW", low), ("HASH_HIGH", high), ("IRQ_STATUS", done), ("PROGRAMS", 0)]
+    return {
+        name: [(registers[register].offset, data) for register, data in given] for name, given in (("setup", writes), ("checks", reads))
+    }
 
 
 def moments_of(events: Events) -> list[tuple[int, int]]:
@@ -204,6 +229,13 @@ def _connections(rtl: AcceleratorRtl, *parts: Part) -> Iterator[str]:
         else:
             value = "BASE" if port.name == "memory_base" else f"{port.width}'d0"
             yield f"    .{port.name}({value})"
+
+
+def _accesses(accesses: Mapping[str, list[tuple[int, int]]]) -> Iterator[str]:
+    """Assignments to the tables of registers; a design with a command stream has none."""
+    for name, pairs in accesses.items():
+        for index, (offset, data) in enumerate([*pairs, (0, 0)] if pairs else []):
+            yield f"{name}[{index}] = {{8'h{offset:02x}, 32'h{data:08x}}};"
 
 
 _NEVER = (1 << 32) - 1

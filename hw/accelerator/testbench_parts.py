@@ -22,13 +22,14 @@ class Part:
 
 
 STREAM = Part(
-    drives=("command", "command_valid"),
+    drives=("command", "command_valid", "irq_clear"),
     text="""\
   // Commands, one per cycle.
   integer next = 0;
   reg hold_command = 1'b0;
   wire command_valid = running && next < COMMANDS && !hold_command;
   wire [255:0] command = commands[next];
+  wire irq_clear = clear;
   always @(posedge clk) begin
     hold_command <= pauses && lfsr[3] && !(command_valid && !command_ready);
     next <= running ? next + (command_valid && command_ready) : 0;
@@ -37,32 +38,55 @@ STREAM = Part(
 )
 
 REGISTERS = Part(
-    drives=("s_axi_awaddr", "s_axi_awvalid", "s_axi_wdata", "s_axi_wstrb", "s_axi_wvalid", "s_axi_bready"),
+    drives=(
+        *("s_axi_awaddr", "s_axi_awvalid", "s_axi_wdata", "s_axi_wstrb", "s_axi_wvalid", "s_axi_bready"),
+        *("s_axi_araddr", "s_axi_arvalid", "s_axi_rready"),
+    ),
     text="""\
-  // Registers are written word by word: after reset the base of the memory image (AXI4), in every run the commands.
+  // Registers are written word by word: before a run those of `setup`, in the run the commands; behind it those of `checks` are read.
   localparam WORDS = SETUP + 8 * COMMANDS;
-  integer word = 0;
-  reg address_sent = 1'b0, data_sent = 1'b0, hold_address = 1'b0, hold_data = 1'b0, hold_answer = 1'b0;
+  integer word = 0, checked = 0;
+  reg address_sent = 1'b0, data_sent = 1'b0, hold_address = 1'b0, hold_data = 1'b0, hold_answer = 1'b0, asks = 1'b0;
+  reg [39:0] setup [0:SETUP], checks [0:CHECKS];  // offset, data
   wire more = !rst && word < (running ? WORDS : SETUP);
   wire [255:0] written = commands[word < SETUP ? 0 : (word - SETUP) / 8];
   wire s_axi_awvalid = more && !address_sent && !hold_address;
-  wire [7:0] s_axi_awaddr = word < SETUP ? BASE_REGISTER + 4 * word : COMMAND_REGISTER + 4 * ((word - SETUP) % 8);
+  wire [7:0] s_axi_awaddr = word < SETUP ? setup[word][39:32] : COMMAND_REGISTER + 4 * ((word - SETUP) % 8);
   wire s_axi_wvalid = more && !data_sent && !hold_data;
-  wire [31:0] s_axi_wdata = word < SETUP ? (word == 0 ? BASE[31:0] : BASE[63:32]) : written >> 32 * ((word - SETUP) % 8);
+  wire [31:0] s_axi_wdata = word < SETUP ? setup[word][31:0] : written >> 32 * ((word - SETUP) % 8);
   wire [3:0] s_axi_wstrb = 4'hf;
   wire s_axi_bready = !hold_answer;
   wire address_now = address_sent || (s_axi_awvalid && s_axi_awready);
   wire data_now = data_sent || (s_axi_wvalid && s_axi_wready);
+  wire [7:0] s_axi_araddr = checks[checked][39:32];
+  wire s_axi_arvalid = asks;
+  wire s_axi_rready = 1'b1;
+  wire [31:0] check_wanted = checked == CHECKS - 1 ? run : checks[checked][31:0];
   always @(posedge clk) begin
     hold_address <= pauses && lfsr[3] && !(s_axi_awvalid && !s_axi_awready);
     hold_data <= pauses && lfsr[7] && !(s_axi_wvalid && !s_axi_wready);
     hold_answer <= pauses && lfsr[13];
     address_sent <= address_now && !data_now;
     data_sent <= data_now && !address_now;
-    if (!running && word > SETUP) word <= SETUP;
+    if (clear) word <= 0;
     else if (address_now && data_now) word <= word + 1;
     if (s_axi_bvalid && s_axi_bready && s_axi_bresp != 0) begin
       $display("FAIL: run %0d, cycle %0d: a write to a register was answered with an error", run, cycle);
+      $fatal(1);
+    end
+    if (running) checked <= 0;
+    if (rest == 8 && run != 0) asks <= 1'b1;
+    else if (asks && s_axi_arready) asks <= 1'b0;
+    if (s_axi_rvalid) begin
+      if (s_axi_rdata !== check_wanted || s_axi_rresp != 0) begin
+        $display("FAIL: run %0d: register %h is %h, expected %h", run, s_axi_araddr, s_axi_rdata, check_wanted);
+        $fatal(1);
+      end
+      checked <= checked + 1;
+      asks <= checked != CHECKS - 1;
+    end
+    if (rest == REST / 2 - 1 && run != 0 && checked != CHECKS) begin
+      $display("FAIL: run %0d: the read of register %h was not answered", run, s_axi_araddr);
       $fatal(1);
     end
   end

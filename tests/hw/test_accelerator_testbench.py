@@ -165,6 +165,8 @@ def test_every_kind_of_fault_is_seen(build, tmp_path):
         "jammed_later": "run 2: no end after",  # a STORE of the run with pauses is never taken
         "astray": "which is no output",
         "lost": "which is no input",
+        "silent": "run 1: irq is 0 behind the end",
+        "unclear": "run 1: irq is 1 after it was cleared",
     }
     declarations = """
   integer commands_taken = 0, writes_taken = 0, ends = 0;
@@ -191,6 +193,8 @@ def test_every_kind_of_fault_is_seen(build, tmp_path):
         "command_ready": "command_ready_inside && !jam",
         "write_address": "astray ? 32'd0 : write_address_inside",
         "read_address": "read_address_inside + 100000 * lost",
+        "irq": "irq_inside && !silent",
+        "irq_clear": "irq_clear && !unclear",
     }
     check_seen(build, tmp_path, point_of(), faults, declarations, replaced)
 
@@ -203,7 +207,11 @@ def test_faults_on_buses_are_seen(build, tmp_path):
         "late_data": "events",
         "late_answer": "events",  # the response to a write takes a cycle more
         "deaf": "a write to a register was answered with an error",
-        "early_end": "end in cycle 0, of",
+        "early_end": "register 14 is 0",  # irq did not rise
+        "other": "register 04 is",  # another design's hash
+        "uncounted": "register 1c is",  # programs
+        "mute": "register 00 was not answered",
+        "silent": "run 1: irq is 0 behind the end",
     }
     declarations = """
   integer beats = 0;
@@ -224,6 +232,9 @@ def test_faults_on_buses_are_seen(build, tmp_path):
         "m_axi_rdata": "late_data ? data_before : m_axi_rdata",
         "m_axi_bvalid": "late_answer ? answered_before : m_axi_bvalid",
         "s_axi_bresp": "s_axi_bresp_inside | {deaf, 1'b0}",
+        "irq": "irq_inside && !silent",
+        "s_axi_rvalid": "s_axi_rvalid_inside && !mute",
+        "s_axi_rdata": "s_axi_rdata_inside ^ (other && s_axi_araddr == 8'h04) ^ (uncounted && s_axi_araddr == 8'h1c)",
         "done": "done_inside || (early_end && s_axi_awvalid && s_axi_awaddr == 8'h40)",
     }
     point = point_of(core="weight-stationary", bus="axi4", commands="registers")
