@@ -99,14 +99,14 @@ class StreamBlock(wiring.Component):  # type: ignore[misc]
 
 
 def delay_line(m: Module, en: Value, value: Value, cycles: int, name: str, *, keep_reset: bool = False) -> list[Value]:
-    """``value`` delayed by 0, 1, …, ``cycles`` enabled cycles, in one shift register ``name`` with the latest value lowest.
+    """``value`` delayed by 0, 1, …, ``cycles`` enabled cycles, in one shift register ``<name>_delayed``, latest value lowest.
 
     Data needs no reset; flags set ``keep_reset``.
     """
     if not cycles:
         return [value]
     width, signed = len(value), value.shape().signed
-    line = Signal(width * cycles, name=name, reset_less=not keep_reset)
+    line = Signal(width * cycles, name=f"{name}_delayed", reset_less=not keep_reset)
     with m.If(en):
         m.d.sync += line.eq(Cat(value, line[: width * (cycles - 1)]))
     stages = [line.word_select(step, width) for step in range(cycles)]

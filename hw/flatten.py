@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, Elaboratable, Fragment, Signal
 
 from .block import StreamBlock
+from .shared import rtlil_with_parts
 
 if TYPE_CHECKING:
     from .verilog import Port
@@ -55,7 +55,7 @@ def to_rtlil(block: StreamBlock, *, top: str, ports: Sequence[Port]) -> str:
     signals = {port.name: Signal(port.width, name=port.name) for port in ports}
     named = {port.name: (signals[port.name], direction[port.direction]) for port in ports}
     with collector_paused():
-        text: str = rtlil.convert(_FlatPorts(block, signals), name=top, ports=named, emit_src=False)
+        text = rtlil_with_parts(_FlatPorts(block, signals), name=top, ports=named)
     return _number_ports(text, [port.name for port in ports])
 
 
@@ -72,6 +72,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _number_ports(text: str, order: list[str]) -> str:
-    """Amaranth lists inputs before outputs; Yosys prints ports by their numbers."""
+    """Amaranth lists inputs before outputs; Yosys prints ports by their numbers. Only the first module is the block."""
     position = {name: index for index, name in enumerate(order, start=1)}
-    return _PORT.sub(lambda match: f"{match[1]} {position[match[2]]} \\{match[2]}", text)
+    block, end, parts = text.partition("\nend\n")
+    return _PORT.sub(lambda match: f"{match[1]} {position[match[2]]} \\{match[2]}", block) + end + parts

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
@@ -58,14 +58,16 @@ class _Parts:
         name, text = self.modules[key]
         ports: dict[str, Any] = {}
         for member, description in part.signature.members.items():
-            ports[f"{'i' if description.flow == In else 'o'}_{member}"] = getattr(part, member)
-        for signal in _CLOCKING.findall(text):
-            ports[f"i_{signal}"] = ClockSignal() if signal == "clk" else ResetSignal()
+            signal = Value.cast(getattr(part, member))
+            signal.name = ""  # outside it is one of many wires of that name
+            ports[f"{'i' if description.flow == In else 'o'}_{member}"] = signal
+        for clocking in _CLOCKING.findall(text):
+            ports[f"i_{clocking}"] = ClockSignal() if clocking == "clk" else ResetSignal()
         return Instance(name, **ports)
 
 
-def rtlil_with_parts(component: Any, *, name: str) -> str:
-    """RTLIL of a component, every `SharedPart` in it once."""
+def rtlil_with_parts(component: Any, *, name: str, ports: dict[str, Any] | None = None) -> str:
+    """RTLIL of a component, every `SharedPart` in it once; ``ports`` as `amaranth.back.rtlil.convert` takes them."""
     parts = _Parts()
-    text: str = rtlil.convert(component, name=name, platform=parts, emit_src=False)
+    text: str = rtlil.convert(component, name=name, platform=parts, ports=ports, emit_src=False)
     return text + "".join(module for _, module in parts.modules.values())

@@ -8,11 +8,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 
 from ..intrinsics import DType, Overflow
 from ..intrinsics.numerics import min_acc_width
-from .accumulator import settle
-from .block import StreamBlock, delay_line, shape_of
+from .block import StreamBlock, delay_line
 from .parameters import SystolicParameters
-
-Grid = list[list[Signal]]
+from .processing_element import OutputStationaryElement, WeightStationaryElement
 
 
 class SystolicArray(StreamBlock):
@@ -70,13 +68,14 @@ class SystolicArray(StreamBlock):
 
     # ---- shared
 
-    def _grid(self, name: str, dtype: DType) -> Grid:
-        columns = range(self._p.cols)
-        return [[Signal(shape_of(dtype), name=f"{name}_{i}_{j}", reset_less=True) for j in columns] for i in range(self._p.rows)]
+    @property
+    def _places(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in range(self._p.rows) for j in range(self._p.cols)]
 
     def _skewed(self, m: Module, en: Value, lanes: list[Value], name: str) -> list[Value]:
-        """Lane i delayed by i cycles."""
-        return [delay_line(m, en, lane, i, f"{name}_skew_{i}")[-1] for i, lane in enumerate(lanes)]
+        """Lane i delayed by i cycles; the first has a register of its own, since that may be cleared."""
+        entered = [delay_line(m, en, lane, min(i, 1), f"{name}_enter_{i}")[-1] for i, lane in enumerate(lanes)]
+        return [delay_line(m, en, lane, max(i - 1, 0), f"{name}_skew_{i}")[-1] for i, lane in enumerate(entered)]
 
     def _deskew(self, m: Module, en: Value, columns: list[Signal], name: str) -> None:
         """Drive the result lanes, all columns aligned with the last one."""
@@ -92,35 +91,32 @@ class SystolicArray(StreamBlock):
         waves = rows + cols - 1
         first = delay_line(m, en, fire & self.first_of_pass(m, fire), waves, "first", keep_reset=True)
         done = delay_line(m, en, fire & self.i_a.payload.last, max(waves, cols) + 1, "done", keep_reset=True)
-        acc = self._accumulators(m, en, fire, first[1:])
-        out = self._grid("out", self._p.acc)
-        draining = en & self._draining(m, en, done[0])
-        with m.If(draining):
-            for i in range(rows):
-                below = out[i + 1] if i + 1 < rows else acc[i]
-                m.d.sync += [out[i][j].eq(Mux(done[i + j + 2], acc[i][j], below[j])) for j in range(cols)]
-        self._deskew(m, draining, out[0], "out")
+        shift = en & self._draining(m, en, done[0])
+        grid = self._accumulators(m, en, fire)
+        for i, j in self._places:
+            element = grid[i, j]
+            m.d.comb += [element.first.eq(first[i + j + 1]), element.shift.eq(shift)]
+            if i + 1 < rows:
+                m.d.comb += [element.take.eq(done[i + j + 2]), element.below.eq(grid[i + 1, j].out)]
+        self._deskew(m, shift, [grid[0, j].out for j in range(cols)], "out")
         self._announce_rows(m, en, done[cols + 1])
 
-    def _accumulators(self, m: Module, en: Value, fire: Value, first: list[Value]) -> Grid:
+    def _accumulators(self, m: Module, en: Value, fire: Value) -> dict[tuple[int, int], OutputStationaryElement]:
         """Operands pass right and down, sums stay; a bubble multiplies by zero."""
         p = self._p
-        a, b, acc = self._grid("a", p.a), self._grid("b", p.b), self._grid("acc", p.acc)
         lanes = [Mux(fire, self.i_a.payload.data[i], 0) for i in range(p.rows)]
         left = self._skewed(m, en, lanes, "a")
         top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
-        steps = []
-        for i in range(p.rows):
-            for j in range(p.cols):
-                total = Mux(first[i + j], 0, acc[i][j]) + a[i][j] * b[i][j]
-                steps += [
-                    a[i][j].eq(a[i][j - 1] if j else left[i]),
-                    b[i][j].eq(b[i - 1][j] if i else top[j]),
-                    acc[i][j].eq(settle(m, total, p.acc, p.overflow, name=f"exact_{i}_{j}")),
-                ]
-        with m.If(en):
-            m.d.sync += steps
-        return acc
+        grid = {}
+        for i, j in self._places:
+            element = grid[i, j] = OutputStationaryElement(a=p.a, b=p.b, acc=p.acc, overflow=p.overflow, chained=i + 1 < p.rows)
+            m.submodules[f"pe_{i}_{j}"] = element
+            m.d.comb += [
+                element.enable.eq(en),
+                element.left.eq(grid[i, j - 1].a if j else left[i]),
+                element.top.eq(grid[i - 1, j].b if i else top[j]),
+            ]
+        return grid
 
     def _draining(self, m: Module, en: Value, last: Value) -> Value:
         """High while a pass is on its way out, so that the output chain rests through long passes."""
@@ -152,8 +148,9 @@ class SystolicArray(StreamBlock):
         valid = delay_line(m, en, fire, rows + cols, "valid", keep_reset=True)[-1]
         last = delay_line(m, en, self.i_a.payload.last, rows + cols, "last")[-1]
         m.d.comb += [self.o_c.valid.eq(valid), self.o_c.payload.last.eq(last)]
-        weights = self._weights(m, en, swap, load)
-        self._deskew(m, en, self._partial_sums(m, en, weights), "sum")
+        grid = self._partial_sums(m, en)
+        self._weights(m, en, grid, swap, load)
+        self._deskew(m, en, [grid[rows - 1, j].sum for j in range(cols)], "sum")
 
     def _accept(self, m: Module, en: Value) -> tuple[Value, Value, Value]:
         """Controller: (a vector is accepted, it swaps the weights, rows that a weight beat moves).
@@ -177,44 +174,33 @@ class SystolicArray(StreamBlock):
             m.d.sync += loaded.eq(Mux(beat, moved, before))
         return fire, swap, Mux(beat, moved, 0)
 
-    def _weights(self, m: Module, en: Value, swap: Value, load: Value) -> Grid:
-        """Weights in use; the next ones come down the columns, each column one cycle after its left neighbour."""
+    def _weights(self, m: Module, en: Value, grid: dict[tuple[int, int], WeightStationaryElement], swap: Value, load: Value) -> None:
+        """The next weights come down the columns, each column one cycle after its left neighbour."""
         p = self._p
-        shadow, weights = self._grid("next", p.b), self._grid("w", p.b)
         swaps = delay_line(m, en, swap, p.rows + p.cols - 2, "swap", keep_reset=True)
         loads = delay_line(m, en, load, p.cols - 1, "load", keep_reset=True)
         top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
-        with m.If(en):
-            for i in range(p.rows):
-                for j in range(p.cols):
-                    above = shadow[i - 1][j] if i else top[j]
-                    m.d.sync += [
-                        shadow[i][j].eq(Mux(loads[j][i], above, shadow[i][j])),
-                        weights[i][j].eq(Mux(swaps[i + j], shadow[i][j], weights[i][j])),
-                    ]
-        return weights
+        for (i, j), element in grid.items():
+            m.d.comb += [
+                element.above.eq(grid[i - 1, j].next if i else top[j]),
+                element.load.eq(loads[j][i]),
+                element.swap.eq(swaps[i + j]),
+            ]
 
-    def _partial_sums(self, m: Module, en: Value, weights: Grid) -> list[Signal]:
-        """Activations pass right, partial sums pass down; returns the bottom row."""
+    def _partial_sums(self, m: Module, en: Value) -> dict[tuple[int, int], WeightStationaryElement]:
+        """Activations pass right, partial sums pass down."""
         p = self._p
-        a = self._grid("a", p.a)
         left = self._skewed(m, en, [self.i_a.payload.data[i] for i in range(p.rows)], "a")
-        sums: list[Signal] = []
-        steps = []
-        for i in range(p.rows):
-            dtype, overflow = self._sum_type(i)
-            row = [Signal(shape_of(dtype), name=f"sum_{i}_{j}", reset_less=True) for j in range(p.cols)]
-            for j in range(p.cols):
-                product = a[i][j] * weights[i][j]
-                total = sums[j] + product if i else product
-                steps += [
-                    a[i][j].eq(a[i][j - 1] if j else left[i]),
-                    row[j].eq(settle(m, total, dtype, overflow, name=f"exact_{i}_{j}")),
-                ]
-            sums = row
-        with m.If(en):
-            m.d.sync += steps
-        return sums
+        grid: dict[tuple[int, int], WeightStationaryElement] = {}
+        for i, j in self._places:
+            total, overflow = self._sum_type(i)
+            partial = self._sum_type(i - 1)[0] if i else None
+            element = WeightStationaryElement(a=p.a, b=p.b, total=total, overflow=overflow, partial=partial)
+            m.submodules[f"pe_{i}_{j}"] = grid[i, j] = element
+            m.d.comb += [element.enable.eq(en), element.left.eq(grid[i, j - 1].a if j else left[i])]
+            if i:
+                m.d.comb += element.partial.eq(grid[i - 1, j].sum)
+        return grid
 
     def _sum_type(self, row: int) -> tuple[DType, Overflow]:
         """Type of the partial sums behind ``row``, no wider than their range needs, and what they do on overflow."""

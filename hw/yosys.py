@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..intrinsics import ToolFailedError, ToolNotFoundError
 
-OPTIMISE = ("proc", "flatten", "opt -fast", "opt_dff", "wreduce", "opt_clean -purge")
+OPTIMISE = ("proc", "flatten -separator _", "opt -fast", "opt_dff", "wreduce", "opt_clean -purge")
 """Passes between RTLIL and Verilog. They keep registers and their names, and turn multiplexers into clock enables."""
 
 _RUNNER = (

@@ -31,7 +31,7 @@ _HARNESS = tuple(
     for name in ("accelerator.cpp", "run.h", "native_port.h", "axi4_port.h", "stream_feed.h", "register_feed.h")
 )
 _SOURCES = (
-    *("hw/accelerator", "hw/systolic.py", "hw/block.py", "hw/accumulator.py", "hw/shared.py", "hw/yosys.py"),
+    *("hw/accelerator", "hw/systolic.py", "hw/processing_element.py", "hw/block.py", "hw/accumulator.py", "hw/shared.py", "hw/yosys.py"),
     *("intrinsics/accelerator/command.py", "sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py"),
 )
 _SMALL_ARRAY, _HALVES, _WHOLE = 64, "5000", "20000"

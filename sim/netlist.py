@@ -17,6 +17,7 @@ _CLEARED = re.compile(
     r"  always @\(posedge clk\)\n    if \(([^()]*)\) (\\\S+|\w+)\s*<= (\d+'h[0-9a-f]+);\n    else (\\\S+|\w+)\s*<= ([^;]*);$"
 )
 _PARTLY_DRIVEN = re.compile(r"  assign (_\d+_)\[(\d+):0\] = ")
+_UNKNOWN = re.compile(r"  assign (_\d+_)\[[\d:]+\] = \d+'hx+;\n")
 _INTERNAL = re.compile(r"(?<![\w.$\\])(_\d+_)(?:\[(\d+):0\])?")
 _WIRE = re.compile(r"  wire \[\d+:0\] (_\d+_);")
 
@@ -94,6 +95,7 @@ def names(text: str) -> set[str]:
 def _whole(verilog: str) -> str:
     """Wires of which only low bits are driven and read become wires of that width."""
     highs = dict(_PARTLY_DRIVEN.findall(verilog))
+    verilog = _UNKNOWN.sub(lambda found: "" if found[1] in highs else found[0], verilog)
     other = Counter(name for name, high in _INTERNAL.findall(verilog) if name in highs and high != highs[name])
     narrow = {name for name in highs if other[name] == 1}  # the declaration
 

@@ -1,6 +1,6 @@
 """Grids of equal elements, printed as loops over arrays: Verilator and compilers read that faster, and processors run it as vectors.
 
-Yosys prints a grid element by element. Here registers ``<stem>_<i>_<j>`` whose next values have the same text but for names become
+Yosys prints a grid element by element. Here registers ``<stem>_<i>_<j>`` or ``<stem>_<i>_<j>.<name>`` whose next values have the same text but for names become
 arrays, and one process updates them in place, those that are read by others last. Every element's text is compared, so the design
 stays the same whatever it is; what is not regular stays as it was.
 """
@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from .netlist import Netlist, declared, is_name, names, tokens
 from .widen import WIDE, exact_products, is_move, widened_families
 
-_ELEMENT = re.compile(r"\\?(\S+)_(\d+)_(\d+)")
+_ELEMENT = re.compile(r"\\?(\S+)_(\d+)_(\d+)(?:[._](\w+))?")
 LOOPS = "rolled"
 """Name of the module that holds the loops."""
 _FEWEST, _MOST_LOOPS = 8, 6
@@ -87,7 +87,7 @@ def _candidates(netlist: Netlist) -> dict[str, _Element]:
     found = {}
     for name in netlist.registers:
         if match := _ELEMENT.fullmatch(name):
-            found[name] = _Element((match[1], netlist.shapes[name]), int(match[2]), int(match[3]))
+            found[name] = _Element((f"{match[1]}.{match[4]}" if match[4] else match[1], netlist.shapes[name]), int(match[2]), int(match[3]))
     places: dict[Family, list[Place]] = defaultdict(list)
     for element in found.values():
         places[element.family].append((element.row, element.column))

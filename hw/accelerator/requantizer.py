@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics.accelerator.command import STORE_PATH
@@ -28,18 +29,16 @@ class Requantizer(SharedPart):
     added : In(8), with ``residual``
     steps : In(3)
         The stages that take over what comes before them.
-    narrow, bias, shift, zero, low, high (and residual, residual_signed, residual_zero, residual_multiplier) : In
-        As in the command.
+    settings : In
+        Fields of the command: narrow, bias, shift, zero, low, high, and with ``residual`` those of the residual.
     result : Out(signed(32))
         In its lowest byte the 8-bit number if ``narrow``.
     """
 
     def __init__(self, *, acc_width: int, residual: bool, rounding: Rounding) -> None:
         self.acc_width, self.residual_used, self.rounding = acc_width, residual, rounding
-        self.settings = ["narrow", "bias", "shift", "zero", "low", "high"]
-        if residual:
-            self.settings += ["residual", "residual_signed", "residual_zero", "residual_multiplier"]
-        fields = {name: STORE_PATH[name] for name in self.settings}
+        fields = {name: STORE_PATH[name] for name in self.names(residual=residual)}
+        shapes = {name: signed(field.width) if field.signed else unsigned(field.width) for name, field in fields.items()}
         super().__init__(
             {
                 "value": In(signed(acc_width)),
@@ -47,10 +46,16 @@ class Requantizer(SharedPart):
                 "factor": In(signed(32)),
                 **({"added": In(8)} if residual else {}),
                 "steps": In(3),
-                **{name: In(signed(field.width) if field.signed else unsigned(field.width)) for name, field in fields.items()},
+                "settings": In(data.StructLayout(shapes)),
                 "result": Out(signed(32)),
             }
         )
+
+    @staticmethod
+    def names(*, residual: bool) -> tuple[str, ...]:
+        """Fields of ``settings``, lowest first."""
+        plain = ("narrow", "bias", "shift", "zero", "low", "high")
+        return (*plain, "residual", "residual_signed", "residual_zero", "residual_multiplier") if residual else plain
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -60,25 +65,27 @@ class Requantizer(SharedPart):
         m = Module()
         product, scaled = (Signal(signed(64), name=name, reset_less=True) for name in ("product", "scaled"))
         final = Signal(signed(32), reset_less=True)
-        biased = (self.value + Mux(self.bias, self.bias_value, 0))[:32].as_signed()
-        shifted = (scaled + self.zero)[:64].as_signed()
-        clamped = Mux(shifted < self.low, self.low, Mux(shifted > self.high, self.high, shifted))
+        use = self.settings
+        biased = (self.value + Mux(use.bias, self.bias_value, 0))[:32].as_signed()
+        shifted = (scaled + use.zero)[:64].as_signed()
+        clamped = Mux(shifted < use.low, use.low, Mux(shifted > use.high, use.high, shifted))
         total = product + self._residual(m) if self.residual_used else product
         with m.If(self.steps[0]):
-            m.d.sync += product.eq(biased * Mux(self.narrow, self.factor, 1))
+            m.d.sync += product.eq(biased * Mux(use.narrow, self.factor, 1))
         with m.If(self.steps[1]):
-            m.d.sync += scaled.eq(_rounded(total[:64].as_signed(), Mux(self.narrow, self.shift, 0), self.rounding))
+            m.d.sync += scaled.eq(_rounded(total[:64].as_signed(), Mux(use.narrow, use.shift, 0), self.rounding))
         with m.If(self.steps[2]):
-            m.d.sync += final.eq(Mux(self.narrow, clamped, scaled))
+            m.d.sync += final.eq(Mux(use.narrow, clamped, scaled))
         m.d.comb += self.result.eq(final)
         return m
 
     def _residual(self, m: Module) -> Value:
         """The scaled residual, beside the product."""
-        value = Mux(self.residual_signed, self.added.as_signed(), self.added)
+        use = self.settings
+        value = Mux(use.residual_signed, self.added.as_signed(), self.added)
         scaled = Signal(signed(44), name="scaled_residual", reset_less=True)
         with m.If(self.steps[0]):
-            m.d.sync += scaled.eq(Mux(self.residual, (value - self.residual_zero) * self.residual_multiplier, 0))
+            m.d.sync += scaled.eq(Mux(use.residual, (value - use.residual_zero) * use.residual_multiplier, 0))
         return scaled
 
 

@@ -153,16 +153,19 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         sums = [self.data.word_select(j, width).as_signed() for j in range(machine.cols)]
         if not machine.requantizes:
             return Cat(*(_extended(value) for value in sums))
+        chosen = Cat(config[name] for name in Requantizer.names(residual=machine.adds_residuals))
+        settings, steps = Signal(len(chosen)), Signal(3)
+        m.d.comb += [settings.eq(chosen), steps.eq(Cat(self.enable & flag for flag in valid[1:4]))]
         columns = []
         for j, value in enumerate(sums):
             column = Requantizer(acc_width=width, residual=machine.adds_residuals, rounding=machine.rounding)
             m.submodules[f"column_{j}"] = column
             m.d.comb += [
                 column.value.eq(value),
-                column.steps.eq(Cat(self.enable & flag for flag in valid[1:4])),
+                column.steps.eq(steps),
                 column.bias_value.eq(self.channel_data.word_select(2 * j, 32)),
                 column.factor.eq(self.channel_data.word_select(2 * j + 1, 32)),
-                *(getattr(column, name).eq(config[name]) for name in column.settings),
+                column.settings.as_value().eq(settings),
             ]
             if machine.adds_residuals:
                 m.d.comb += column.added.eq(self.residual_data.word_select(j, 8))

@@ -40,10 +40,10 @@ class NeverHoldsBack(SystolicArray):
 
 
 class LateSwap(SystolicArray):
-    def _weights(self, m, en, swap, load):
+    def _weights(self, m, en, grid, swap, load):
         later = type(self.o_c.valid)(name="later")
         m.d.sync += later.eq(swap)
-        return super()._weights(m, en, later, load)
+        return super()._weights(m, en, grid, later, load)
 
 
 def outcome(point, block, **pauses):

@@ -88,7 +88,7 @@ def test_a_rolled_array_computes_the_same(dataflow):
 
 def test_a_wrong_element_stays_wrong_in_a_rolled_array():
     design = array("output-stationary")
-    product = "$signed(a_5_6) * $signed(b_5_6)"
+    product = "$signed(pe_5_6_a) * $signed(pe_5_6_b)"
     broken = design.verilog.replace(product, product.replace("*", "+"))
     assert broken != design.verilog
     assert not runs_right(dataclasses.replace(design, verilog=reroll(broken)))
