@@ -1,8 +1,8 @@
 """Grids of equal elements, printed as loops over arrays: Verilator and compilers read that faster, and processors run it as vectors.
 
-Yosys prints a grid element by element. Here registers ``<stem>_<i>_<j>`` or ``<stem>_<i>_<j>.<name>`` whose next values have the same text but for names become
-arrays, and one process updates them in place, those that are read by others last. Every element's text is compared, so the design
-stays the same whatever it is; what is not regular stays as it was.
+Yosys prints a grid element by element. Here registers ``<stem>_<i>_<j>`` or ``<stem>_<i>_<j>.<name>`` whose next values have the same
+text but for names become arrays, and one process updates them in place, those that are read by others last. Every element's text is
+compared, so the design stays the same whatever it is; what is not regular stays as it was.
 """
 
 from __future__ import annotations
