@@ -1,7 +1,7 @@
 """Area of an accelerator: its core from elements, its other parts from lines through synthesised sizes, its memories from their bits.
 
 What is around the core was synthesised part by part, over ports of 1 to 32 bytes and 1 to 16 columns; the lines below
-pass within 9 % of every one of those figures. Memories count `TRANSISTORS_PER_BIT` for each bit, the accumulator
+pass within 11 % of every one of those figures. Memories count `TRANSISTORS_PER_BIT` for each bit, the accumulator
 memory twice, because its two read ports make it two copies. Left out: decoders, sense amplifiers and the second port
 of memories, wires, the clock tree.
 """
@@ -32,8 +32,9 @@ DRAIN, DRAIN_PER_BIT = {False: 4_300, True: 5_600}, 69.0
 """The drain has an adder and a register per bit of a row of sums."""
 MUX = 13.3
 """A bit of a choice between two."""
-PACKER, PACKER_PER_BIT, PACKER_PER_PORT_BIT = 860, 68.7, 78.0
-STORE, STORE_PER_BIT, STORE_PER_LEVEL, STORE_PER_PORT_BIT = 19_300, 17.8, 13.1, 9.9
+PACKER, PACKER_PER_BIT, PACKER_PER_PORT_BIT, RESPONSE_PER_PORT_BIT = 840, 57.3, 94.2, 34.0
+"""By the widest word; and the register behind the port."""
+STORE, STORE_PER_BIT, STORE_PER_LEVEL, STORE_PER_PORT_BIT = 20_600, 9.9, 4.1, 76.5
 REQUANTIZE = {"half-away-from-zero": 66_400, "half-up": 65_300, "floor": 62_200, "half-even": 68_100}
 """A column of bias, multiplier, rounded shift and clamp."""
 
@@ -117,8 +118,8 @@ def _selection(machine: AcceleratorMachine) -> float:
 
 
 def _packer(machine: AcceleratorMachine) -> float:
-    widest = max(machine.a_word, machine.b_word, machine.channel_word if machine.requantizes else 0)
-    return PACKER + PACKER_PER_BIT * 8 * widest + PACKER_PER_PORT_BIT * 8 * machine.port_bytes
+    widest = max(machine.a_word, machine.b_word, machine.residual_word if machine.adds_residuals else 0)
+    return PACKER + PACKER_PER_BIT * 8 * widest + (PACKER_PER_PORT_BIT + RESPONSE_PER_PORT_BIT) * 8 * machine.port_bytes
 
 
 def _store(p: AcceleratorParameters, machine: AcceleratorMachine) -> float:
