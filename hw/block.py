@@ -103,11 +103,21 @@ def delay_line(m: Module, en: Value, value: Value, cycles: int, name: str, *, ke
 
     Data needs no reset; flags set ``keep_reset``.
     """
-    if not cycles:
-        return [value]
     width, signed = len(value), value.shape().signed
-    line = Signal(width * cycles, name=f"{name}_delayed", reset_less=not keep_reset)
-    with m.If(en):
-        m.d.sync += line.eq(Cat(value, line[: width * (cycles - 1)]))
+    line = _shift_register(m, en, value, cycles, name, keep_reset=keep_reset)
     stages = [line.word_select(step, width) for step in range(cycles)]
     return [value, *(stage.as_signed() if signed else stage for stage in stages)]
+
+
+def flag_line(m: Module, en: Value, flag: Value, cycles: int, name: str) -> Value:
+    """A bit delayed by 1, 2, …, ``cycles`` enabled cycles, as a vector with a reset."""
+    return _shift_register(m, en, flag, cycles, name, keep_reset=True)
+
+
+def _shift_register(m: Module, en: Value, value: Value, cycles: int, name: str, *, keep_reset: bool) -> Value:
+    width = len(value)
+    line = Signal(width * cycles, name=f"{name}_delayed", reset_less=not keep_reset)
+    if cycles:
+        with m.If(en):
+            m.d.sync += line.eq(Cat(value, line[: width * (cycles - 1)]))
+    return line

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal, Value
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal, Value, _nir
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 _CLOCKING = re.compile(r"^ +wire width 1 input \d+ +\\(clk|rst)$", re.MULTILINE)
 _TOP = re.compile(r"^attribute \\top 1\n", re.MULTILINE)
+
+
+_converting = threading.Lock()
+
+
+@contextmanager
+def _loops_unchecked() -> Iterator[None]:
+    """Amaranth's search for combinational loops takes a fifth of its time and ends at instances; tests have Verilator look for them."""
+    with _converting:
+        check = _nir.Netlist.check_comb_cycles
+        _nir.Netlist.check_comb_cycles = lambda netlist: None
+        try:
+            yield
+        finally:
+            _nir.Netlist.check_comb_cycles = check
 
 
 class SharedPart(wiring.Component):  # type: ignore[misc]
@@ -53,6 +71,7 @@ class _Parts:
         key = (type(part), *part.key)
         if key not in self.modules:
             name = f"part_{len(self.modules)}"
+            self.modules[key] = (name, "")  # taken, for there may be parts inside
             text = rtlil.convert(_Body(part), name=name, platform=self, emit_src=False)
             self.modules[key] = (name, _TOP.sub("", text))
         name, text = self.modules[key]
@@ -69,5 +88,6 @@ class _Parts:
 def rtlil_with_parts(component: Any, *, name: str, ports: dict[str, Any] | None = None) -> str:
     """RTLIL of a component, every `SharedPart` in it once; ``ports`` as `amaranth.back.rtlil.convert` takes them."""
     parts = _Parts()
-    text: str = rtlil.convert(component, name=name, platform=parts, ports=ports, emit_src=False)
+    with _loops_unchecked():
+        text: str = rtlil.convert(component, name=name, platform=parts, ports=ports, emit_src=False)
     return text + "".join(module for _, module in parts.modules.values())

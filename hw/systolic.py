@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
 from ..intrinsics import DType, Overflow
 from ..intrinsics.numerics import min_acc_width
-from .block import StreamBlock, delay_line
+from .array_row import OutputStationaryRow, WeightStationaryRow, lane
+from .block import StreamBlock, delay_line, flag_line
 from .parameters import SystolicParameters
-from .processing_element import OutputStationaryElement, WeightStationaryElement
 
 
 class SystolicArray(StreamBlock):
@@ -68,19 +68,15 @@ class SystolicArray(StreamBlock):
 
     # ---- shared
 
-    @property
-    def _places(self) -> list[tuple[int, int]]:
-        return [(i, j) for i in range(self._p.rows) for j in range(self._p.cols)]
-
     def _skewed(self, m: Module, en: Value, lanes: list[Value], name: str) -> list[Value]:
         """Lane i delayed by i cycles; the first has a register of its own, since that may be cleared."""
         entered = [delay_line(m, en, lane, min(i, 1), f"{name}_enter_{i}")[-1] for i, lane in enumerate(lanes)]
         return [delay_line(m, en, lane, max(i - 1, 0), f"{name}_skew_{i}")[-1] for i, lane in enumerate(entered)]
 
-    def _deskew(self, m: Module, en: Value, columns: list[Signal], name: str) -> None:
+    def _deskew(self, m: Module, en: Value, columns: Value, dtype: DType, name: str) -> None:
         """Drive the result lanes, all columns aligned with the last one."""
-        for j, column in enumerate(columns):
-            aligned = delay_line(m, en, column, self._p.cols - 1 - j, f"{name}_deskew_{j}")[-1]
+        for j in range(self._p.cols):
+            aligned = delay_line(m, en, lane(columns, j, dtype), self._p.cols - 1 - j, f"{name}_deskew_{j}")[-1]
             m.d.comb += self.o_c.payload.data[j].eq(aligned)
 
     # ---- output-stationary
@@ -89,33 +85,30 @@ class SystolicArray(StreamBlock):
         rows, cols = self._p.rows, self._p.cols
         fire = self.fire_jointly(m, en, hold=self.hold_last(m, en))
         waves = rows + cols - 1
-        first = delay_line(m, en, fire & self.first_of_pass(m, fire), waves, "first", keep_reset=True)
-        done = delay_line(m, en, fire & self.i_a.payload.last, max(waves, cols) + 1, "done", keep_reset=True)
-        shift = en & self._draining(m, en, done[0])
+        first = flag_line(m, en, fire & self.first_of_pass(m, fire), waves, "first")
+        last = fire & self.i_a.payload.last
+        done = flag_line(m, en, last, max(waves, cols) + 1, "done")
+        shift = en & self._draining(m, en, last)
         grid = self._accumulators(m, en, fire)
-        for i, j in self._places:
-            element = grid[i, j]
-            m.d.comb += [element.first.eq(first[i + j + 1]), element.shift.eq(shift)]
+        for i, row in enumerate(grid):
+            m.d.comb += [row.first.eq(first[i : i + cols]), row.shift.eq(shift)]
             if i + 1 < rows:
-                m.d.comb += [element.take.eq(done[i + j + 2]), element.below.eq(grid[i + 1, j].out)]
-        self._deskew(m, shift, [grid[0, j].out for j in range(cols)], "out")
-        self._announce_rows(m, en, done[cols + 1])
+                m.d.comb += [row.take.eq(done[i + 1 : i + 1 + cols]), row.below.eq(grid[i + 1].out)]
+        self._deskew(m, shift, grid[0].out, self._p.acc, "out")
+        self._announce_rows(m, en, done[cols])
 
-    def _accumulators(self, m: Module, en: Value, fire: Value) -> dict[tuple[int, int], OutputStationaryElement]:
+    def _accumulators(self, m: Module, en: Value, fire: Value) -> list[OutputStationaryRow]:
         """Operands pass right and down, sums stay; a bubble multiplies by zero."""
         p = self._p
         lanes = [Mux(fire, self.i_a.payload.data[i], 0) for i in range(p.rows)]
         left = self._skewed(m, en, lanes, "a")
         top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
-        grid = {}
-        for i, j in self._places:
-            element = grid[i, j] = OutputStationaryElement(a=p.a, b=p.b, acc=p.acc, overflow=p.overflow, chained=i + 1 < p.rows)
-            m.submodules[f"pe_{i}_{j}"] = element
-            m.d.comb += [
-                element.enable.eq(en),
-                element.left.eq(grid[i, j - 1].a if j else left[i]),
-                element.top.eq(grid[i - 1, j].b if i else top[j]),
-            ]
+        grid: list[OutputStationaryRow] = []
+        for i in range(p.rows):
+            row = OutputStationaryRow(cols=p.cols, a=p.a, b=p.b, acc=p.acc, overflow=p.overflow, chained=i + 1 < p.rows)
+            m.submodules[f"pe_{i}"] = row
+            m.d.comb += [row.enable.eq(en), row.left.eq(left[i]), row.top.eq(grid[-1].down if i else Cat(*top))]
+            grid.append(row)
         return grid
 
     def _draining(self, m: Module, en: Value, last: Value) -> Value:
@@ -150,7 +143,7 @@ class SystolicArray(StreamBlock):
         m.d.comb += [self.o_c.valid.eq(valid), self.o_c.payload.last.eq(last)]
         grid = self._partial_sums(m, en)
         self._weights(m, en, grid, swap, load)
-        self._deskew(m, en, [grid[rows - 1, j].sum for j in range(cols)], "sum")
+        self._deskew(m, en, grid[-1].sum, self._sum_type(rows - 1)[0], "sum")
 
     def _accept(self, m: Module, en: Value) -> tuple[Value, Value, Value]:
         """Controller: (a vector is accepted, it swaps the weights, rows that a weight beat moves).
@@ -174,32 +167,33 @@ class SystolicArray(StreamBlock):
             m.d.sync += loaded.eq(Mux(beat, moved, before))
         return fire, swap, Mux(beat, moved, 0)
 
-    def _weights(self, m: Module, en: Value, grid: dict[tuple[int, int], WeightStationaryElement], swap: Value, load: Value) -> None:
+    def _weights(self, m: Module, en: Value, grid: list[WeightStationaryRow], swap: Value, load: Value) -> None:
         """The next weights come down the columns, each column one cycle after its left neighbour."""
         p = self._p
-        swaps = delay_line(m, en, swap, p.rows + p.cols - 2, "swap", keep_reset=True)
+        swaps = Cat(swap, flag_line(m, en, swap, p.rows + p.cols - 2, "swap"))
         loads = delay_line(m, en, load, p.cols - 1, "load", keep_reset=True)
         top = self._skewed(m, en, [self.i_b.payload.data[j] for j in range(p.cols)], "b")
-        for (i, j), element in grid.items():
+        for i, row in enumerate(grid):
             m.d.comb += [
-                element.above.eq(grid[i - 1, j].next if i else top[j]),
-                element.load.eq(loads[j][i]),
-                element.swap.eq(swaps[i + j]),
+                row.above.eq(grid[i - 1].next if i else Cat(*top)),
+                row.load.eq(Cat(moved[i] for moved in loads)),
+                row.swap.eq(swaps[i : i + p.cols]),
             ]
 
-    def _partial_sums(self, m: Module, en: Value) -> dict[tuple[int, int], WeightStationaryElement]:
+    def _partial_sums(self, m: Module, en: Value) -> list[WeightStationaryRow]:
         """Activations pass right, partial sums pass down."""
         p = self._p
         left = self._skewed(m, en, [self.i_a.payload.data[i] for i in range(p.rows)], "a")
-        grid: dict[tuple[int, int], WeightStationaryElement] = {}
-        for i, j in self._places:
+        grid: list[WeightStationaryRow] = []
+        for i in range(p.rows):
             total, overflow = self._sum_type(i)
             partial = self._sum_type(i - 1)[0] if i else None
-            element = WeightStationaryElement(a=p.a, b=p.b, total=total, overflow=overflow, partial=partial)
-            m.submodules[f"pe_{i}_{j}"] = grid[i, j] = element
-            m.d.comb += [element.enable.eq(en), element.left.eq(grid[i, j - 1].a if j else left[i])]
+            row = WeightStationaryRow(cols=p.cols, a=p.a, b=p.b, total=total, overflow=overflow, partial=partial)
+            m.submodules[f"pe_{i}"] = row
+            m.d.comb += [row.enable.eq(en), row.left.eq(left[i])]
             if i:
-                m.d.comb += element.partial.eq(grid[i - 1, j].sum)
+                m.d.comb += row.partial.eq(grid[-1].sum)
+            grid.append(row)
         return grid
 
     def _sum_type(self, row: int) -> tuple[DType, Overflow]:

@@ -6,12 +6,21 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..intrinsics import ToolFailedError, ToolNotFoundError
 
-OPTIMISE = ("proc", "flatten -separator _", "opt -fast", "opt_dff", "wreduce", "opt_clean -purge")
+OPTIMISE = (
+    "proc -noopt",
+    "opt_clean",
+    "flatten -separator _",
+    "opt_expr",
+    "opt_merge",
+    "opt_dff",
+    "wreduce",
+    "memory_collect",
+    "opt_clean -purge",
+)
 """Passes between RTLIL and Verilog. They keep registers and their names, and turn multiplexers into clock enables."""
 
 _RUNNER = (
@@ -67,13 +76,13 @@ class Yosys:
             raise ToolFailedError(f"Yosys failed with status {self._process.returncode}: " + " | ".join(lines))
         return str(log)
 
-    def verilog(self, rtlil: str, passes: Sequence[str] = OPTIMISE) -> str:
-        """Run ``passes`` on an RTLIL design and print it as Verilog without attributes.
+    def verilog(self, rtlil: str) -> str:
+        """An RTLIL design after `OPTIMISE`, as Verilog without attributes.
 
         Parallel multiplexers become ``case`` over whole select words: as ``casez`` they would overlap, which linters take for a mistake.
         """
         with tempfile.TemporaryDirectory(prefix="celosia-") as name:
             folder = Path(name)
             (folder / "in.il").write_text(rtlil, encoding="utf-8")
-            self.run(folder, ["read_rtlil in.il", *passes, "write_verilog -noattr -noparallelcase out.v"])
+            self.run(folder, ["read_rtlil in.il", *OPTIMISE, "write_verilog -noattr -noparallelcase out.v"])
             return (folder / "out.v").read_text(encoding="utf-8")

@@ -31,8 +31,9 @@ _HARNESS = tuple(
     for name in ("accelerator.cpp", "run.h", "native_port.h", "axi4_port.h", "stream_feed.h", "register_feed.h")
 )
 _SOURCES = (
-    *("hw/accelerator", "hw/systolic.py", "hw/processing_element.py", "hw/block.py", "hw/accumulator.py", "hw/shared.py", "hw/yosys.py"),
-    *("intrinsics/accelerator/command.py", "sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py"),
+    *("hw/accelerator", "hw/systolic.py", "hw/array_row.py", "hw/processing_element.py", "hw/block.py", "hw/accumulator.py"),
+    *("hw/shared.py", "hw/yosys.py", "intrinsics/accelerator/command.py"),
+    *("sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py"),
 )
 _SMALL_ARRAY, _HALVES, _WHOLE = 64, "5000", "20000"
 """Elements of an array that is built more often than it runs long, and how many nodes functions have at most."""

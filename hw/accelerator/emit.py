@@ -13,19 +13,6 @@ from ..verilog import Port, banner, module_name
 from ..yosys import Yosys
 from .machine import machine_of
 
-MEMORY_PASSES = (
-    "proc -noopt",
-    "opt_clean",
-    "flatten",
-    "opt_expr",
-    "opt_merge",
-    "opt_dff",
-    "wreduce",
-    "memory_collect",
-    "opt_clean -purge",
-)
-"""Passes between RTLIL and Verilog."""
-
 _CONTENTS = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
 """Initial contents of memories. Without them they start with arbitrary ones: nothing reads a word that was not written, but for
 padding that no store keeps."""
@@ -66,7 +53,7 @@ def emit_accelerator(point: DesignPoint, *, prefix: str | None = None) -> Accele
     top = module_name(point, prefix=prefix)
     with Yosys() as yosys:  # loads while the accelerator is elaborated
         component = point.component()
-        verilog = yosys.verilog(rtlil_of(component, name=top), MEMORY_PASSES)
+        verilog = yosys.verilog(rtlil_of(component, name=top))
     return AcceleratorRtl(verilog=banner(point, top) + verilog[verilog.index("module ") :], top=top, ports=ports_of(component), point=point)
 
 

@@ -201,7 +201,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         padded, pair = Signal(size * (beats + 1), name="padded"), Signal(2 * size, name="pair")
         m.d.comb += padded.eq(Cat(Const(0, size), word))
         with m.Switch(beat):
-            for place in range(beats):
+            for place in range(min(beats, 1 << len(beat))):
                 with m.Case(place):
                     m.d.comb += pair.eq(padded[size * place :][: 2 * size])
         value: Value = pair[8:]
