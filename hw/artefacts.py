@@ -20,8 +20,6 @@ from .verilog_testbench import verilog_testbench
 def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None, seed: int = 0) -> tuple[Path, ...]:
     """Write ``<name>.v``, ``<name>.json``, ``<name>.h`` and ``<name>_tb.v`` into ``folder``, which is made if need be.
 
-    An accelerator has no testbench yet (`emit_accelerator_artefacts`).
-
     Parameters
     ----------
     point : DesignPoint
@@ -29,7 +27,7 @@ def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None
     prefix : str or None
         Goes before the module's name, and so before the file names.
     seed : int
-        Of the testbench's random tiles.
+        Of the testbench's random operands.
 
     Returns
     -------
@@ -38,14 +36,15 @@ def emit_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None
     Raises
     ------
     ParameterError
-        If the folder cannot be made or written to; files that were there stay as they were.
+        If the folder cannot be made or written to, or the memories of an accelerator are too small for a program; files that were there
+        stay as they were.
     ToolNotFoundError, ToolFailedError
         If Yosys is missing or fails.
     """
     if point.family == "accelerator":
         from .accelerator.artefacts import emit_accelerator_artefacts
 
-        return emit_accelerator_artefacts(point, folder, prefix=prefix)
+        return emit_accelerator_artefacts(point, folder, prefix=prefix, seed=seed)
     target = Path(folder)
     make_writable(target)
     rtl = emit_rtl(point, prefix=prefix)

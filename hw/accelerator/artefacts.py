@@ -17,10 +17,8 @@ from .register_map import COMMAND_WORDS, Mapped, register_map
 from .testbench import accelerator_testbench
 
 
-def emit_accelerator_artefacts(
-    point: DesignPoint, folder: Path | str, *, prefix: str | None = None, testbench: bool = False, seed: int = 0
-) -> tuple[Path, ...]:
-    """Write ``<name>.v``, ``<name>.json`` and ``<name>.h`` into ``folder``, which is made if need be, and ``<name>_tb.v`` if asked for.
+def emit_accelerator_artefacts(point: DesignPoint, folder: Path | str, *, prefix: str | None = None, seed: int = 0) -> tuple[Path, ...]:
+    """Write ``<name>.v``, ``<name>.json``, ``<name>.h`` and ``<name>_tb.v`` into ``folder``, which is made if need be.
 
     Parameters
     ----------
@@ -29,7 +27,6 @@ def emit_accelerator_artefacts(
     folder : path
     prefix : str or None
         Goes before the module's name, and so before the file names.
-    testbench : bool
     seed : int
         Of the testbench's random operands.
 
@@ -52,9 +49,8 @@ def emit_accelerator_artefacts(
         f"{rtl.top}.v": rtl.verilog,
         f"{rtl.top}.json": json.dumps(description(rtl), indent=2) + "\n",
         f"{rtl.top}.h": command_header(rtl),
+        f"{rtl.top}_tb.v": accelerator_testbench(rtl, seed=seed),
     }
-    if testbench:
-        texts[f"{rtl.top}_tb.v"] = accelerator_testbench(rtl, seed=seed)
     write_together(target, texts)
     return tuple(target / name for name in texts)
 

@@ -19,7 +19,7 @@ POINT = DesignPoint.create("accelerator", **SMALL)
 
 
 def test_files_agree_and_carry_the_hash(tmp_path):
-    verilog, described, header, testbench = emit_accelerator_artefacts(POINT, tmp_path / "out", prefix="my_", testbench=True)
+    verilog, described, header, testbench = emit_accelerator_artefacts(POINT, tmp_path / "out", prefix="my_")
     data = json.loads(described.read_text())
     assert data["name"] == verilog.stem
     assert verilog.stem.startswith("my_")
@@ -32,7 +32,7 @@ def test_files_agree_and_carry_the_hash(tmp_path):
 
 
 def test_a_c_program_reads_a_command_by_the_header(tmp_path):
-    _, _, header = emit_accelerator_artefacts(POINT, tmp_path)
+    _, _, header, _ = emit_accelerator_artefacts(POINT, tmp_path)
     values = {name: 0 for name in FIELDS[Op.COMPUTE] if name not in ("op", "wait", "wait_load", "wait_compute", "wait_store")}
     word = encode(Command(Op.COMPUTE, {**values, "k_units": 513, "m_blocks": 3, "n_blocks": 2}))
     macro = header.stem.upper()
@@ -49,11 +49,6 @@ def test_a_c_program_reads_a_command_by_the_header(tmp_path):
     subprocess.run([*require_compiler().command, "-x", "c", "read.c", "-o", "read"], cwd=tmp_path, check=True)
     done = subprocess.run([str(tmp_path / "read")], capture_output=True, text=True, check=True)
     assert done.stdout == f"{Op.COMPUTE.value} 513 3 2\n"
-
-
-def test_there_is_a_testbench_only_if_asked_for(tmp_path):
-    assert [path.suffix for path in emit_accelerator_artefacts(POINT, tmp_path)] == [".v", ".json", ".h"]
-    assert not list(tmp_path.glob("*_tb.v"))
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):

@@ -108,7 +108,7 @@ def test_a_c_program_makes_the_words_of_the_encoder(files, tmp_path, op):
 
 def test_a_header_of_a_command_stream_has_no_registers(tmp_path):
     point = DesignPoint.create("accelerator", **SIZES, bus="axi4")
-    verilog, described, header = emit_accelerator_artefacts(point, tmp_path)
+    verilog, described, header, _ = emit_accelerator_artefacts(point, tmp_path)
     assert "REG_" not in header.read_text()
     assert "register_map" not in json.loads(described.read_text())
     assert "memory_base" in verilog.read_text()

@@ -69,7 +69,7 @@ def run(executable, *arguments):
 
 
 def check_passes(build, folder, point):
-    verilog, _, _, testbench = emit_accelerator_artefacts(point, folder, testbench=True)
+    verilog, _, _, testbench = emit_accelerator_artefacts(point, folder)
     code, said = run(build(folder, testbench.stem, verilog, testbench))
     assert (code, said[:5]) == (0, "PASS:"), said
 
@@ -107,7 +107,7 @@ def test_it_passes_on_any_design(build, core, bus, commands, odd, tmp_path):
 
 @pytest.mark.parametrize(("bus", "commands"), BUSES)
 def test_lint_has_nothing_to_say(bus, commands, tmp_path):
-    verilog, _, _, testbench = emit_accelerator_artefacts(point_of(bus=bus, commands=commands), tmp_path, testbench=True)
+    verilog, _, _, testbench = emit_accelerator_artefacts(point_of(bus=bus, commands=commands), tmp_path)
     lint = verilator("--lint-only", "--timing", "-Wall", "--top-module", testbench.stem, verilog, testbench)
     assert (lint.returncode, lint.stderr) == (0, "")
 
@@ -142,7 +142,7 @@ def with_faults(files, faults, declarations, replaced):
 
 
 def check_seen(build, folder, point, faults, declarations, replaced):
-    files = emit_accelerator_artefacts(point, folder, testbench=True)
+    files = emit_accelerator_artefacts(point, folder)
     broken = with_faults(files, faults, declarations, replaced)
     executable = build(folder, files[3].stem, broken, files[3])
     code, said = run(executable)
@@ -332,5 +332,5 @@ def test_the_command_line_writes_it_and_another_seed_is_another_program(tmp_path
     text = files[3].read_text()
     assert point_of().hash in text
     assert f"module {files[0].stem}_tb;" in text
-    other = emit_accelerator_artefacts(point_of(), tmp_path / "other", prefix="my", testbench=True, seed=1)[3].read_text()
+    other = emit_accelerator_artefacts(point_of(), tmp_path / "other", prefix="my", seed=1)[3].read_text()
     assert (other == text, len(other.splitlines())) == (False, len(text.splitlines()))

@@ -27,12 +27,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from ..hw.artefacts import emit_artefacts
 
     point = design_point(arguments)
-    if point.family == "accelerator":
-        from ..hw.accelerator.artefacts import emit_accelerator_artefacts
-
-        files = emit_accelerator_artefacts(point, arguments.out, prefix=arguments.prefix, testbench=True)
-    else:
-        files = emit_artefacts(point, arguments.out, prefix=arguments.prefix)
+    files = emit_artefacts(point, arguments.out, prefix=arguments.prefix)
     data = {"name": point.name, "design_hash": point.hash, "design_point": point.to_dict(), "files": [str(path) for path in files]}
     console.result(data, "\n".join(str(path) for path in files))
     return 0
