@@ -59,7 +59,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
 
 
 def test_the_instruction_and_the_sizes_of_memories_are_told(tmp_path):
-    _, described, header = emit_accelerator_artefacts(POINT, tmp_path)
+    _, described, header, _ = emit_accelerator_artefacts(POINT, tmp_path)
     data = json.loads(described.read_text())
     assert data["instruction"]["einsum"] == POINT.instruction.contraction.einsum
     assert data["instruction"]["macs"] == 4
