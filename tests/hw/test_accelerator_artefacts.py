@@ -88,3 +88,14 @@ def test_lint_has_nothing_to_say(parameters, tmp_path):
     path.write_text(rtl.verilog)
     lint = verilator("--lint-only", "--top-module", rtl.top, path)
     assert (lint.returncode, lint.stderr) == (0, "")
+
+
+def test_lint_sees_a_combinational_loop(tmp_path):
+    """Amaranth's own search is left out (`hw.shared`)."""
+    rtl = emit_accelerator(POINT)
+    used = re.search(r"  assign command_ready = (.*);", rtl.verilog)
+    loop = "  wire loop_a, loop_b;\n  assign loop_a = loop_b | rst;\n  assign loop_b = loop_a & command_valid;\n"
+    path = tmp_path / "top.v"
+    path.write_text(rtl.verilog.replace(used[0], f"{loop}  assign command_ready = {used[1]} | loop_a;"))
+    lint = verilator("--lint-only", "--top-module", rtl.top, path)
+    assert "UNOPTFLAT" in lint.stderr
