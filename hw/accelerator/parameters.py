@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ...intrinsics import Overflow, ParameterError, StreamLayout, StreamTiming
+from ...intrinsics.accelerator.command import STORE_PATH
 from ...intrinsics.accelerator.machine import BUSES, COMMAND_INPUTS, CORES, AcceleratorMachine, ceil_div
 from ...intrinsics.numerics import Rounding
 from ..parameters import MAX_EXTENT, Parameters, _integer, check_integer
@@ -92,6 +93,13 @@ class AcceleratorParameters(Parameters):
         if self.port_bytes & (self.port_bytes - 1):
             near = 1 << (self.port_bytes.bit_length() - 1)
             raise ParameterError(f"port_bytes must be a power of two from 1 to 128, not {self.port_bytes}; nearest legal value: {near}")
+        beats, most = 4 * self.cols // self.port_bytes, (1 << STORE_PATH["beats"].width) - 1
+        if beats > most:
+            near = 1 << (4 * self.cols // (most + 1)).bit_length()
+            raise ParameterError(
+                f"port_bytes {self.port_bytes} makes {beats} beats of a row of {self.cols} sums; a store has at most {most}; "
+                f"nearest legal value: {near}"
+            )
         try:
             self._set("rounding", Rounding(self.rounding))
         except ValueError:

@@ -99,3 +99,11 @@ def test_lint_sees_a_combinational_loop(tmp_path):
     path.write_text(rtl.verilog.replace(used[0], f"{loop}  assign command_ready = {used[1]} | loop_a;"))
     lint = verilator("--lint-only", "--top-module", rtl.top, path)
     assert "UNOPTFLAT" in lint.stderr
+
+
+@pytest.mark.parametrize(("cols", "port_bytes", "near"), [(64, 1, 2), (256, 4, 8), (255, 2, 4)])
+def test_a_port_too_narrow_for_a_row_is_refused(cols, port_bytes, near):
+    with pytest.raises(ParameterError, match=rf"beats of a row of {cols} sums; a store has at most 255; nearest legal value: {near}$"):
+        DesignPoint.create("accelerator", rows=1, cols=cols, port_bytes=port_bytes)
+    DesignPoint.create("accelerator", rows=1, cols=cols, port_bytes=near, spad_kib=64)
+    DesignPoint.create("accelerator", rows=1, cols=63, port_bytes=1, spad_kib=64)
