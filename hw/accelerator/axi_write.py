@@ -56,8 +56,8 @@ class AxiWriter(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         left = Signal(range(MAX_BURST))  # beats of the burst that have yet to come
-        length, count = Signal(range(MAX_BURST + 1)), Signal(_COUNT_BITS)
-        begins, takes = Signal(), Signal()
+        length, count = Signal(range(MAX_BURST + 1), name="length"), Signal(_COUNT_BITS, name="count")
+        begins, takes = Signal(name="begins"), Signal(name="takes")
         room = (~self.m_axi_awvalid | self.m_axi_awready) & ~count.all()
         m.d.comb += [
             length.eq(burst_length(self.address, self.length, self.port_bytes)),

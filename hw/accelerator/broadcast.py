@@ -52,7 +52,7 @@ class BroadcastCore(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         machine = self.machine
-        fire, last, first, vector = Signal(), Signal(), Signal(init=1), Signal()
+        fire, last, first, vector = Signal(name="fire"), Signal(name="last"), Signal(init=1, name="first"), Signal(name="vector")
         m.d.sync += [fire.eq(self.valid), last.eq(self.valid & self.last), vector.eq(self.vector)]
         with m.If(fire):
             m.d.sync += first.eq(last)

@@ -118,7 +118,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         return held
 
     def _accept(self, m: Module, queues: dict[str, fifo.SyncFIFO], issued: dict[Op, Signal], idle: Signal) -> None:
-        limit, op, configured = Signal(8), self.command[:3], Signal(1 << REGISTER_FIELD.width)
+        limit, op, configured = Signal(8, name="limit"), self.command[:3], Signal(1 << REGISTER_FIELD.width, name="configured")
         m.d.comb += limit.eq(Mux((self.limit == 0) | (self.limit > self.queue_depth), self.queue_depth, self.limit))
         with m.If(self.command_valid), m.Switch(op):
             for kind, name in _QUEUES.items():

@@ -58,11 +58,11 @@ class Drain(wiring.Component):  # type: ignore[misc]
         m = Module()
         queue = m.submodules.queue = fifo.SyncFIFO(width=len(self.command.as_value()), depth=self.in_flight)
         command = data.View(DRAIN, queue.r_data)
-        end, last = Signal(), Signal()
+        end, last = Signal(name="end"), Signal(name="last")
         accumulate = Signal()
         m.d.comb += [queue.w_data.eq(self.command), queue.w_en.eq(self.command_valid), queue.r_en.eq(end)]
         address, again = self._walk(m, command, end)
-        row, adds = Signal.like(self.row, reset_less=True), Signal()
+        row, adds = Signal.like(self.row, reset_less=True), Signal(name="adds")
         m.d.comb += [accumulate.eq(command.accumulate | again), self.read_address.eq(address)]
         m.d.sync += [self.write.eq(self.row_valid), last.eq(end), self.write_address.eq(address), adds.eq(accumulate)]
         with m.If(self.row_valid):
@@ -74,8 +74,8 @@ class Drain(wiring.Component):  # type: ignore[misc]
 
     def _walk(self, m: Module, command: Any, end: Signal) -> tuple[Value, Value]:
         """Address of the row, and whether an earlier pass of the command has already written it."""
-        r, i, j = Signal(16), Signal(12), Signal(12)
-        block, address = Signal(16), Signal(16)
+        r, i, j = Signal(16, name="r"), Signal(12, name="i"), Signal(12, name="j")
+        block, address = Signal(16, name="block"), Signal(16, name="address")
         rows = command.k_units if self.machine.weight_stationary else self.machine.rows
         last_r, last_i, last_j = (Signal(name=name) for name in ("last_r", "last_i", "last_j"))
         m.d.comb += [

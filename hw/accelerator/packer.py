@@ -56,7 +56,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
         m = Module()
         tag = self.tag
         held = Signal(8 * self.widest)  # zero behind what is filled
-        filled, offset = Signal(range(self.widest + 1)), Signal(16)
+        filled, offset = Signal(range(self.widest + 1), name="filled"), Signal(16, name="offset")
         total = Signal(range(self.widest + self.port_bytes + 1))
         limit = Signal(range(self.widest + 1))
         joined = self._joined(m, held, filled)
@@ -85,7 +85,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
         log = width.bit_length() - 1
         place, beat = (filled[:log] if log else Const(0, 1)), filled[log:]
         turned = Signal(8 * width)
-        wanted, stop = Signal(2 * width), Signal(range(2 * width + 1))
+        wanted, stop = Signal(2 * width, name="wanted"), Signal(range(2 * width + 1), name="stop")
         m.d.comb += [
             turned.eq(_rotated(m, self._inside(m), (place - tag.skip)[:log] if log else Const(0, 1))),
             stop.eq(place + tag.count),
@@ -104,7 +104,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
     def _inside(self, m: Module) -> Value:
         """The beat, with bytes outside the image replaced."""
         width, tag = self.port_bytes, self.tag
-        zero, inside = Signal(8), Signal(width)
+        zero, inside = Signal(8, name="zero"), Signal(width, name="inside")
         m.d.comb += [zero.eq(self.zero.word_select(tag.target, 8)), inside.eq(_below(tag.high, width) & ~_below(tag.low, width))]
         return _bytes(inside, self.beat, zero)
 

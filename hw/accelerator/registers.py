@@ -68,7 +68,7 @@ class CommandRegisters(wiring.Component):  # type: ignore[misc]
         queue = m.submodules.queue = fifo.SyncFIFO(width=COMMAND_BITS, depth=self.depth)
         busy = Signal()
         kept = self._write(m, queue)
-        status, programs = Signal(len(IRQ)), Signal(32)
+        status, programs = Signal(len(IRQ), name="status"), Signal(32, name="programs")
         events = Cat(getattr(self, name) for name in IRQ)
         cleared = Mux(self.writes["IRQ_STATUS"], self.merged(0), 0)
         m.d.sync += [status.eq((status & ~cleared) | events), programs.eq(programs + self.done)]
@@ -106,9 +106,14 @@ class CommandRegisters(wiring.Component):  # type: ignore[misc]
 
     def _write(self, m: Module, queue: fifo.SyncFIFO) -> dict[str, Signal]:
         """Address and data wait for each other; returns the registers that only keep what was written."""
-        address, has_address, has_data, answered = Signal(LITE_ADDRESS_BITS), Signal(), Signal(), Signal()
-        self.data, self.strobe = Signal(32), Signal(4)
-        blocked, acts, known = Signal(), Signal(), Signal()
+        address, has_address, has_data, answered = (
+            Signal(LITE_ADDRESS_BITS, name="address"),
+            Signal(name="has_address"),
+            Signal(name="has_data"),
+            Signal(name="answered"),
+        )
+        self.data, self.strobe = Signal(32, name="data"), Signal(4, name="strobe")
+        blocked, acts, known = Signal(name="blocked"), Signal(name="acts"), Signal(name="known")
         self.writes = {name: Signal(name=f"writes_{name.lower()}") for name, register in self.map.items() if register.writable}
         last = f"COMMAND_{COMMAND_WORDS - 1}"
         m.d.comb += [

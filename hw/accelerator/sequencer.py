@@ -74,8 +74,8 @@ class StationaryOutputs(Sequencer):
         padding = Signal(range(interval + 1))
         m.d.comb += padding.eq(Mux(head["k_units"] < interval, interval - head["k_units"], 0))
         kept_pad, pad = Signal.like(padding), Signal.like(padding)
-        k, i, j = Signal(16, reset_less=True), Signal(12, reset_less=True), Signal(12, reset_less=True)
-        last_j, last_i = Signal(), Signal()
+        k, i, j = Signal(16, reset_less=True, name="k"), Signal(12, reset_less=True, name="i"), Signal(12, reset_less=True, name="j")
+        last_j, last_i = Signal(name="last_j"), Signal(name="last_i")
         beat = running & (pad == 0)
         m.d.comb += [
             self.a_beat.eq(beat),
@@ -141,7 +141,7 @@ class StationaryWeights(Sequencer):
         machine = self.machine
         head, cmd, running = self.command(m)
         rows, interval = machine.rows, machine.min_interval
-        u, length = Signal(17, reset_less=True), Signal(16, reset_less=True)
+        u, length = Signal(17, reset_less=True, name="u"), Signal(16, reset_less=True, name="length")
         first = Signal()  # only weights are being read
         i, j, wi, wj = (Signal(12, name=name, reset_less=True) for name in ("i", "j", "weight_i", "weight_j"))
         more = Signal()  # weights are left to be read
@@ -176,8 +176,8 @@ class StationaryWeights(Sequencer):
     def _activations(self, m: Module, head: dict[str, Value], cmd: dict[str, Signal], end: Value, i: Signal, j: Signal) -> None:
         """Row after row of one K block."""
         units = self.machine.a_word // self.machine.a_unit
-        base, word, unit = Signal(16), Signal(16), Signal(8)
-        block, start = Signal(16), Signal(16)
+        base, word, unit = Signal(16, name="base"), Signal(16, name="word"), Signal(8, name="unit")
+        block, start = Signal(16, name="block"), Signal(16, name="start")
         m.d.comb += [self.a_address.eq(word), self.a_unit.eq(unit), self.a_read.eq(self.a_beat)]
         with m.If(self.a_beat):
             m.d.sync += word.eq(word + cmd["a_stride"])
@@ -194,7 +194,7 @@ class StationaryWeights(Sequencer):
         """The k of a block from the highest to the lowest; ``b_unit`` elements of a word are a power of two."""
         machine = self.machine
         log = (machine.b_word // machine.b_unit).bit_length() - 1
-        block, position, top = Signal(16), Signal(20), Signal(20)
+        block, position, top = Signal(16, name="block"), Signal(20, name="position"), Signal(20, name="top")
         m.d.comb += position.eq(top - u)
         m.d.comb += [self.b_address.eq(block + position[log:]), self.b_unit.eq(position[:log] if log else 0), self.b_read.eq(self.b_beat)]
         with m.If(end):

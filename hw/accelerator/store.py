@@ -101,7 +101,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         head = command_view(self.head, Op.STORE)
         names = ("m_blocks", "n_blocks", "rows", "last_rows", "block_rows", "last_bytes", "channel")
         cmd = {name: Signal(FIELDS[Op.STORE][name].width, name=f"command_{name}", reset_less=True) for name in names}
-        i, j, r, b = Signal(12), Signal(12), Signal(14), Signal(8)
+        i, j, r, b = Signal(12, name="i"), Signal(12, name="j"), Signal(14, name="r"), Signal(8, name="b")
         block, column, row, source = (Signal(32, name=name, reset_less=True) for name in ("block", "column", "row", "source"))
         rows = Mux(i == cmd["m_blocks"] - 1, cmd["last_rows"], cmd["rows"])
         last_b, last_r, last_j, last_i = (Signal(name=name) for name in ("last_b", "last_r", "last_j", "last_i"))
@@ -154,7 +154,7 @@ class StoreUnit(wiring.Component):  # type: ignore[misc]
         if not machine.requantizes:
             return Cat(*(_extended(value) for value in sums))
         chosen = Cat(config[name] for name in Requantizer.names(residual=machine.adds_residuals))
-        settings, steps = Signal(len(chosen)), Signal(3)
+        settings, steps = Signal(len(chosen), name="settings"), Signal(3, name="steps")
         m.d.comb += [settings.eq(chosen), steps.eq(Cat(self.enable & flag for flag in valid[1:4]))]
         columns = []
         for j, value in enumerate(sums):

@@ -67,7 +67,7 @@ class AcceleratorSystem(wiring.Component):  # type: ignore[misc]
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         core = m.submodules.accelerator = self.core
-        base, errors = Signal(ADDRESS_BITS), {"read": Signal(name="read_error"), "write": Signal(name="write_error")}
+        base, errors = Signal(ADDRESS_BITS, name="base"), {"read": Signal(name="read_error"), "write": Signal(name="write_error")}
         failed = Signal()
         m.d.sync += failed.eq(failed | errors["read"] | errors["write"])
         m.d.comb += [getattr(self, name).eq(getattr(core, name)) for name in ("done", "waiting", "events")]

@@ -108,7 +108,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         machine = self.machine
         dispatcher = m.submodules.dispatcher = Dispatcher(machine)
         sequencer = m.submodules.sequencer = (StationaryWeights if machine.weight_stationary else StationaryOutputs)(machine)
-        drain = m.submodules.drain = Drain(machine)
+        drain = m.submodules.drainer = Drain(machine)
         store = m.submodules.store = StoreUnit(machine)
         self._accumulator_memory(m, drain, store)
         packer = self._loader(m, dispatcher, store)
@@ -187,7 +187,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
         tag = data.View(tag_layout(width), tags.r_data)
         limit = Signal(9)
-        room, arrived, beat = Signal(), Signal(), Signal(8 * width, reset_less=True)
+        room, arrived, beat = Signal(name="room"), Signal(name="arrived"), Signal(8 * width, reset_less=True, name="beat")
         m.d.sync += arrived.eq(self.response_valid)
         with m.If(self.response_valid):
             m.d.sync += beat.eq(self.response_data)

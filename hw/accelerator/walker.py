@@ -88,10 +88,10 @@ class Walker(wiring.Component):  # type: ignore[misc]
         self.row_x, self.x, self.run_x = (Signal(signed(21), name=name, reset_less=True) for name in ("row_x", "x", "run_x"))
         self.row_base, self.base = (Signal(32, name=name, reset_less=True) for name in ("row_base", "base"))
         self.row_y, self.y = (Signal(signed(15), name=name, reset_less=True) for name in ("row_y", "y"))
-        self.column, self.tap = Signal(14, reset_less=True), Signal(6, reset_less=True)
-        self.left, self.run_left = Signal(16, reset_less=True), Signal(12, reset_less=True)
-        self.row_left, self.rows_left = Signal(14, reset_less=True), Signal(14, reset_less=True)
-        self.bank, self.target_row = Signal(8, reset_less=True), Signal(16, reset_less=True)
+        self.column, self.tap = Signal(14, reset_less=True, name="column"), Signal(6, reset_less=True, name="tap")
+        self.left, self.run_left = Signal(16, reset_less=True, name="left"), Signal(12, reset_less=True, name="run_left")
+        self.row_left, self.rows_left = Signal(14, reset_less=True, name="row_left"), Signal(14, reset_less=True, name="rows_left")
+        self.bank, self.target_row = Signal(8, reset_less=True, name="bank"), Signal(16, reset_less=True, name="target_row")
         self._beat(m)
         with m.If(self.step):
             self._advance(m)
@@ -125,8 +125,12 @@ class Walker(wiring.Component):  # type: ignore[misc]
         """The present beat: address, wanted bytes, bytes inside the image."""
         width, now = self.port_bytes, self.now
         byte = Signal(32)
-        skip, room, aligned = Signal(range(max(width, 2))), Signal(range(width + 1)), Signal(signed(22))
-        self.count, self.room = Signal(range(width + 1)), room
+        skip, room, aligned = (
+            Signal(range(max(width, 2)), name="skip"),
+            Signal(range(width + 1), name="room"),
+            Signal(signed(22), name="aligned"),
+        )
+        self.count, self.room = Signal(range(width + 1), name="count"), room
         outside = (self.y < 0) | (self.y >= now["height"])
         ahead = Signal(signed(23))
         m.d.comb += [
@@ -151,7 +155,7 @@ class Walker(wiring.Component):  # type: ignore[misc]
 
     def _place(self, m: Module, byte: Value, ahead: Value) -> None:
         """Where the beat is, and how many follow it; a beat without a byte of the image must not reach beyond memory."""
-        inside, edge, row = Signal(), Signal(23), Signal(14)
+        inside, edge, row = Signal(name="inside"), Signal(23, name="edge"), Signal(14, name="row")
         spare = self.cmd["spare"] & (self.row_left == 1)
         m.d.comb += [
             inside.eq((self.tag.high != 0) & (self.tag.low != self.port_bytes) & ~spare),
