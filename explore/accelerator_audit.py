@@ -32,8 +32,16 @@ def audit(
     return tuple(results)
 
 
-def simulate_command(point: DesignPoint, operator: str, schedule: Schedule, *, timing: MemoryTiming | None = None, seed: int = 0) -> str:
-    """The command line that repeats a run, ready for a shell; ``operator`` is the operator's string."""
+def simulate_command(
+    point: DesignPoint,
+    operator: str,
+    schedule: Schedule,
+    *,
+    output: str = "sums",
+    timing: MemoryTiming | None = None,
+    seed: int = 0,
+) -> str:
+    """The command line that repeats a run, ready for a shell; ``operator`` is the operator's string, ``output`` a key of `job.OUTPUTS`."""
     timing, words = timing or MemoryTiming(), ["celosia", "simulate", "accelerator"]
     kinds = {option.name: option.kind for option in options(point.family)}
     for name, value in point.parameters.to_dict().items():
@@ -43,6 +51,8 @@ def simulate_command(point: DesignPoint, operator: str, schedule: Schedule, *, t
         else:
             words += [flag, str(value)]
     words += ["--operator", operator, "--schedule", json.dumps(schedule.to_dict(), separators=(",", ":"))]
+    if output != "sums":
+        words += ["--output", output]
     return shlex.join([*words, "--latency", str(timing.latency), "--seed", str(seed)])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..compiler.accelerator.costs import schedule_table
+from ..compiler.accelerator.job import typical_operands
 from ..compiler.accelerator.lower import check_fit
 from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import Schedule
@@ -125,8 +126,10 @@ class AcceleratorVerifier:
             self._problem.convolutions[name],
             schedule=tile_schedule(candidate, name),
             fidelity="both",
+            output=self._problem.output,
             timing=self._timing,
             seed=self._seed,
+            make_operands=typical_operands,
             progress=stage,
         )
 
@@ -138,7 +141,8 @@ class AcceleratorVerifier:
         MismatchError
             Holds a command that repeats the run.
         """
-        command = simulate_command(candidate.design, name, tile_schedule(candidate, name), timing=self._timing, seed=self._seed)
+        output, schedule = self._problem.study.accelerator.output, tile_schedule(candidate, name)
+        command = simulate_command(candidate.design, name, schedule, output=output, timing=self._timing, seed=self._seed)
         require_exact(run, command)
         if run.cycles != expected:
             raise MismatchError(f"{name} took {run.cycles} cycles on RTL, but {expected} by the scorer of the search; reproduce: {command}")

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..compiler.accelerator.convolution import Convolution
 from ..compiler.accelerator.costs import largest
+from ..compiler.accelerator.job import typical_output
 from ..compiler.accelerator.lower import check_fit
 from ..compiler.accelerator.operators import convolution_of, placement_of
 from ..compiler.accelerator.problem import Problem as Mapped
@@ -124,6 +125,7 @@ class AcceleratorProblem(HardwareProblem):
         self.convolutions = {operator.name: _convolution(operator) for operator in operators}
         self._mapped: dict[tuple[str, str], Mapped | CelosiaError] = {}
         self.searches_schedules = study.accelerator.schedules == "search"
+        self.output = typical_output(study.accelerator.output)
         probes = self.probes()
         self.slots = tuple(self._slots(operator.name, probes) for operator in operators) if self.searches_schedules else ()
         self.arrange(self.slots)
@@ -138,7 +140,7 @@ class AcceleratorProblem(HardwareProblem):
         """An operator on a design (cached); raises `InfeasibleError`."""
         key = (name, design.hash)
         if key not in self._mapped:
-            self._mapped[key] = kept(lambda: Mapped(machine=machine_of(design), op=self.convolutions[name]))
+            self._mapped[key] = kept(lambda: Mapped(machine=machine_of(design), op=self.convolutions[name], output=self.output))
         found: Mapped = raised("mapping", self._mapped[key])
         return found
 

@@ -131,11 +131,14 @@ class AcceleratorOptions:
         Evaluated candidates, not on the front, that are run on RTL with the front, all operators.
     memory_latency : int, >= 1
         Cycles from a read request to its data.
+    output : "sums", "int8" or "uint8"
+        What operators write: 32-bit sums, or 8-bit numbers with bias and scale, which need ``channel_words``.
     """
 
     schedules: str = "balanced"
     audit_sample: int = 4
     memory_latency: int = 20
+    output: str = "sums"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,9 +371,8 @@ def _workload(table: _Table, accelerators: bool) -> Workload:
     inner = _Table("study.workload", data, ("operators", "a", "b", "out"))
     typed = next((key for key in ("a", "b", "out") if accelerators and key in inner.data), None)
     if typed is not None:
-        raise FormatError(
-            f"study.workload.{typed} must be absent: the parameters a and b of an accelerator are the types, and its output is int32"
-        )
+        where = "of an accelerator are the types, and study.accelerator.output says what it writes"
+        raise FormatError(f"study.workload.{typed} must be absent: the parameters a and b {where}")
     entries = inner.required("operators")
     if isinstance(entries, str):
         entries = [entries]
@@ -423,12 +425,19 @@ def _accelerator(table: _Table, accelerators: bool) -> AcceleratorOptions:
     given, place = AcceleratorOptions(), f"study.{ACCELERATOR}"
     if ACCELERATOR in table.data and not accelerators:
         raise FormatError(f"{place} must be absent: no table of study.hardware is of family {ACCELERATOR}")
+    if not accelerators:
+        return given
+    from ..compiler.accelerator.job import OUTPUTS  # only now, as it loads all of the accelerator's compiler
+
     inner = _Table(place, table.data.get(ACCELERATOR, {}), tuple(AcceleratorOptions.__dataclass_fields__))
-    schedules = inner.data.get("schedules", given.schedules)
-    if not isinstance(schedules, str) or schedules not in SCHEDULES:
-        raise FormatError(f"{place}.schedules must be one of {', '.join(SCHEDULES)}, not {schedules!r}{closest(schedules, SCHEDULES)}")
+    chosen: dict[str, str] = {}
+    for key, allowed in (("schedules", tuple(SCHEDULES)), ("output", OUTPUTS)):
+        value = inner.data.get(key, getattr(given, key))
+        if not isinstance(value, str) or value not in allowed:
+            raise FormatError(f"{place}.{key} must be one of {', '.join(allowed)}, not {value!r}{closest(value, allowed)}")
+        chosen[key] = value
     return AcceleratorOptions(
-        schedules=schedules,
+        **chosen,
         audit_sample=inner.integer("audit_sample", 0, 1000, default=given.audit_sample),
         memory_latency=inner.integer("memory_latency", 1, 10_000, default=given.memory_latency),
     )

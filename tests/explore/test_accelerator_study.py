@@ -147,6 +147,22 @@ def test_a_constant_that_is_off_by_one_stops_the_study_with_a_command_that_shows
     assert main([*command[1:], "--json", "--quiet"]) == 0
 
 
+def test_outputs_of_8_bits_are_searched_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hardware = {"os": {**TABLE, "core": "output-stationary", "rows": 2, "cols": 2, "channel_words": 2}}
+    table = {**ON_RTL, "hardware": hardware, "budget": 1, "accelerator": {"audit_sample": 0, "output": "int8"}}
+    cycles = {}
+    for output in ("sums", "int8"):
+        study = Study.from_dict({**table, "accelerator": {"audit_sample": 0, "output": output}})
+        result = explore(study, tmp_path / output)
+        assert result.exit_code == 0
+        (member,) = json.loads((result.folder / "front.json").read_text(encoding="utf-8"))["front"]
+        cycles[output] = member["objectives"]["cycles"]
+    assert cycles["int8"] != cycles["sums"]
+    monkeypatch.setattr("celosia.compiler.accelerator.job.shift_right", lambda value, shift, rounding: value >> (shift + 1))
+    with pytest.raises(AuditError, match=r"; reproduce: celosia simulate accelerator .* --output int8 "):
+        explore(Study.from_dict(table), tmp_path / "broken")
+
+
 # ---- with a stand-in for the RTL
 
 
@@ -330,6 +346,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"accelerator": {"audit_sample": -1}},
         r"^study\.accelerator\.audit_sample must be an integer from 0 .*; nearest legal value: 0$",
     ),
+    ({"accelerator": {"output": "int4"}}, r"^study\.accelerator\.output must be one of sums, int8, uint8, not 'int4'"),
     ({"accelerator": {"latency": 3}}, r"^study\.accelerator has no key 'latency'; allowed: schedules, audit_sample, memory_latency.*$"),
     (
         {"hardware": {"systolic": {"rows": 2, "cols": 2}}},
