@@ -85,7 +85,14 @@ class TvmProgram:
 
 
 def lower_module(
-    module: Any, machine: AcceleratorMachine, *, a_slots: int = 2, b_slots: int = 2, c_slots: int = 2, lag: int = 1
+    module: Any,
+    machine: AcceleratorMachine,
+    *,
+    a_slots: int = 2,
+    b_slots: int = 2,
+    c_slots: int = 2,
+    lag: int = 1,
+    macs: int | None = None,
 ) -> TvmProgram:
     """The program of a module (or of a TVM schedule) whose tile is tensorized by `tile_intrinsic`.
 
@@ -95,6 +102,8 @@ def lower_module(
         ``main`` takes the inputs, then the output.
     a_slots, b_slots, c_slots, lag : int
         As of `Schedule`: how many tiles of each operand are held at once, and how late stores are issued.
+    macs : int, optional
+        Useful multiply-accumulates; those of the tiles if the module pads nothing.
 
     Raises
     ------
@@ -107,7 +116,8 @@ def lower_module(
     problem = Problem(machine=machine, op=layout.op, copies=(layout.turns,) * 3)
     schedule, tiles, products = _products(problem, layout, (a_slots, b_slots, c_slots, lag))
     check_fit(problem, schedule)
-    program = assemble(problem, schedule, tiles, emit(schedule, products), macs=problem.op.macs * layout.turns)
+    useful = problem.op.macs * layout.turns if macs is None else macs
+    program = assemble(problem, schedule, tiles, emit(schedule, products), macs=useful)
     copied = tuple(operand for operand, tensor in recorded.tensors.items() if tensor.parameter is None)
     return TvmProgram(program=program, problem=problem, schedule=schedule, copied=copied, _module=recorded, _layout=layout)
 

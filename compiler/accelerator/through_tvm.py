@@ -87,7 +87,7 @@ def lower_through_tvm(
     found = _direct(placement, problem, schedule, slots) or _direct(placement, problem, inner, slots)
     if found is None:
         tile, module, route = _packed(operator, problem, inner)
-        found = OperatorModule(lowered=lower_module(module, machine, **slots), placement=None, tile=tile, route=route)
+        found = OperatorModule(lowered=lower_module(module, machine, macs=placement.macs, **slots), placement=None, tile=tile, route=route)
     copied = list(found.lowered.copied)
     return found, {"through": "tvm", "route": found.route, "tile": list(found.tile), "copied": copied}
 
@@ -100,7 +100,7 @@ def _direct(placement: Placement, problem: Problem, schedule: Schedule, slots: d
     tile = tile_near(problem, schedule)
     try:
         module = tile_module(op, problem.machine, tile=tile, order=schedule.order)
-        lowered = lower_module(module, problem.machine, **slots)
+        lowered = lower_module(module, problem.machine, macs=placement.macs, **slots)
     except (MappingError, ScheduleError):
         return None
     return OperatorModule(lowered=lowered, placement=placement, tile=tile, route="direct")

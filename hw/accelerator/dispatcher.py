@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -79,7 +79,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
             & (issued[Op.STORE] == counters["stores"])
         )
         queues = self._queues(m)
-        self._heads(m, queues, counters)
+        self._heads(m, queues, counters, self._void(m, queues, counters, issued))
         self._accept(m, queues, issued, idle)
         with m.If(self.done):
             m.d.sync += [counter.eq(0) for counter in (*counters.values(), *issued.values())]
@@ -93,12 +93,34 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         queues.setdefault("store", queues["dma"])
         return queues
 
-    def _heads(self, m: Module, queues: dict[str, fifo.SyncFIFO], counters: dict[str, Signal]) -> None:
+    def _void(self, m: Module, queues: dict[str, fifo.SyncFIFO], counters: dict[str, Signal], issued: dict[Op, Signal]) -> Signal:
+        """High when a program that lost an illegal command could not go on: until END nothing waits any more, so END comes."""
+        void, stuck, ahead = Signal(name="void"), Signal(name="stuck"), Signal(COUNTER_BITS, name="unfinished")
+        waits = Signal(COUNTER_BITS, name="queued")
+        m.d.comb += [
+            ahead.eq(sum(issued.values()) - counters["loads"] - counters["writes"] - counters["stores"]),
+            waits.eq(sum(queue.level for queue in {id(queue): queue for queue in queues.values()}.values())),
+            stuck.eq(
+                self.error
+                & self.command_valid
+                & ~self.command_ready
+                & (ahead == waits)  # no engine is at work
+                & ~(self.dma_valid | self.compute_valid | self.store_valid)
+                & self.waiting.any()
+            ),
+        ]
+        with m.If(self.done):
+            m.d.sync += void.eq(0)
+        with m.Elif(stuck):
+            m.d.sync += void.eq(1)
+        return void
+
+    def _heads(self, m: Module, queues: dict[str, fifo.SyncFIFO], counters: dict[str, Signal], void: Signal) -> None:
         waiting = []
         for op, name in _QUEUES.items():
             head = queues[name].r_data
             kind = queues[name].r_rdy & (head[:3] == op)
-            held = self._held(head, counters, "reads" if op is Op.LOAD else "writes")
+            held = [~void & bit for bit in self._held(head, counters, "reads" if op is Op.LOAD else "writes")]
             waiting += [kind & bit for bit in held]
             m.d.comb += [getattr(self, f"{name}_head").eq(head), getattr(self, f"{name}_valid").eq(kind & ~Cat(held).any())]
         m.d.comb += self.waiting.eq(Cat(waiting))
@@ -143,13 +165,19 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
 
     def _faults(self, kind: Op, fields: dict[str, Value], configured: Signal) -> list[Value]:
         """What makes a command illegal; only a legal register is ever configured, so only a legal target."""
+        machine = self.machine
         faults: list[Value] = [fields[size] == 0 for size in SIZES[kind]]
         if kind is Op.LOAD:
             faults += [~configured.bit_select(fields["target"], 1), fields["beats"] == fields["spare"]]
+            for target in machine.targets:
+                faults.append((fields["target"] == target) & _beyond(fields["spad"], machine.memory_of(target)[1]))
         elif kind is Op.STORE:
-            faults.append(~configured[Register.STORE])
-        elif not self.machine.broadcast:
-            faults.append(fields["vector"])
+            faults += [~configured[Register.STORE], _beyond(fields["c"], machine.acc_rows)]
+        else:
+            places = (("a", machine.a_words), ("b", machine.b_words), ("c", machine.acc_rows))
+            faults += [_beyond(fields[name], words) for name, words in places]
+            if not machine.broadcast:
+                faults.append(fields["vector"])
         return faults
 
     def _illegal_register(self, m: Module) -> Signal:
@@ -168,6 +196,11 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
             with m.Default():
                 m.d.comb += illegal.eq(1)
         return illegal
+
+
+def _beyond(address: Value, words: int) -> Value:
+    """Whether an address is outside of a memory."""
+    return address >= words if words < 1 << len(address) else Const(0)
 
 
 REGISTER_FIELD = FIELDS[Op.SET]["register"]

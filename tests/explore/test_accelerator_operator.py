@@ -52,6 +52,7 @@ def test_every_kind_of_operator_on_rtl(operator, route):
     through = simulate_operator(POINT, operator, through="tvm")
     check(through)
     assert through.mapping["route"] == route
+    assert through.macs == result.macs  # of the operator, whatever a module pads
 
 
 @pytest.mark.parametrize("parameters", CORES, ids=str)

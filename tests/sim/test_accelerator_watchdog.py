@@ -77,12 +77,26 @@ def test_a_run_that_raised_the_error_flag_does_not_pass(job, monkeypatch):
         observe(POINT, program, image_of(problem, operands))
 
 
-def test_a_hang_says_that_the_error_flag_is_up(accelerator, job):
+@pytest.mark.parametrize("op", [Op.LOAD, Op.COMPUTE, Op.STORE])
+def test_a_lost_command_that_others_wait_for_ends_with_an_error(accelerator, job, op):
     problem, program, operands = job
     words = program.words.copy()
-    first = next(index for index, command in enumerate(program.commands) if command.op is Op.LOAD)
-    words[first, 0] = 0  # unknown: dropped, so that a compute waits for ever
-    with pytest.raises(SimulationError, match=r"compute waits for loads; .*the design's error flag is up$"):
+    first = next(index for index, command in enumerate(program.commands) if command.op is op)
+    words[first, 0] = 0  # unknown, so dropped
+    run = accelerator.run(words, image_of(problem, operands), hang_limit=2000)
+    assert run.error
+    memory = image_of(problem, operands)  # the next program waits as it should; the flag stays until a reset
+    again = accelerator.run(program, memory, reset=False)
+    assert again.error
+    assert np.array_equal(result_of(program, memory), expected(problem, operands))
+    assert again.cycles == predict(accelerator.machine, program).cycles
+
+
+def test_a_program_without_end_says_that_the_error_flag_is_up(accelerator, job):
+    problem, program, operands = job
+    words = program.words[:-1].copy()
+    words[next(index for index, command in enumerate(program.commands) if command.op is Op.LOAD), 0] = 0
+    with pytest.raises(SimulationError, match=r"without END being accepted .*compute waits for loads; .*the design's error flag is up$"):
         accelerator.run(words, image_of(problem, operands), hang_limit=2000)
 
 

@@ -30,7 +30,8 @@ def add_simulate(families: Any) -> None:
         "--schedule",
         metavar="best|JSON",
         help="best (default): the fastest of all tile sizes, the 6 loop orders, 1, 2 or 4 slots of A and of B, and 1 slot of C with lag 0 "
-        "or 2 with lag 1; or a schedule as JSON, such as an earlier run printed",
+        "or 2 with lag 1; or a schedule as JSON, such as an earlier run printed (m, n in blocks of rows and "
+        "of cols, k in words of a scratchpad)",
     )
     parser.add_argument(
         "--through",

@@ -10,13 +10,14 @@ from .console import Console
 from .parser import add_families, add_family, add_verb, design_point, path
 
 EXAMPLE = "celosia emit systolic --rows 8 --cols 8 --dataflow output-stationary -o out/"
+ACCELERATOR_EXAMPLE = "celosia emit accelerator --core output-stationary --rows 8 --cols 8 --bus axi4 --commands registers -o out/"
 
 
 def add(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "emit", "write the Verilog of a design, its description, C header and testbench", EXAMPLE)
     families, made = add_families(parser, EXAMPLE)
-    for family in [*made, add_family(families, "accelerator", EXAMPLE)]:
+    for family in [*made, add_family(families, "accelerator", ACCELERATOR_EXAMPLE)]:
         family.add_argument("-o", "--out", type=path, default=Path(), metavar="DIR", help="folder to write into (default: this one)")
         family.add_argument("--prefix", metavar="NAME", help="prefix of the Verilog module's name")
         family.set_defaults(handler=run)
