@@ -32,8 +32,8 @@ _HARNESS = tuple(
 )
 _SOURCES = (
     *("hw/accelerator", "hw/systolic.py", "hw/array_row.py", "hw/processing_element.py", "hw/block.py", "hw/accumulator.py"),
-    *("hw/shared.py", "hw/yosys.py", "intrinsics/accelerator/command.py"),
-    *("sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py"),
+    *("hw/shared.py", "hw/yosys.py", "intrinsics/accelerator/command.py", "intrinsics/accelerator/machine.py"),
+    *("sim/netlist.py", "sim/reroll.py", "sim/widen.py", "sim/stepping.py", "sim/accelerator_build.py"),
 )
 _SMALL_ARRAY, _HALVES, _WHOLE = 64, "5000", "20000"
 """Elements of an array that is built more often than it runs long, and how many nodes functions have at most."""
@@ -64,7 +64,7 @@ class AcceleratorLibrary:
         if record.get("design_hash") != machine.design_hash:
             raise HashMismatchError(f"library {path} was built for design {record.get('design_hash')}, not for {machine.design_hash}")
         self.handle.construct.restype = ctypes.c_void_p
-        self.handle.celosia_accelerator_run.restype = None
+        self.handle.eval.restype = self.handle.celosia_accelerator_run.restype = None
 
     def port(self, model: ctypes.c_void_p, name: str) -> int:
         """Present value of an output of at most 32 bits."""
@@ -88,8 +88,10 @@ class AcceleratorLibrary:
         return found & 0xFFFFFFFF, found >> 32
 
     def construct(self) -> ctypes.c_void_p:
-        """A new instance of the model."""
-        return ctypes.c_void_p(self.handle.construct())
+        """A new instance of the model; it takes the clock's first value for the one before."""
+        model = ctypes.c_void_p(self.handle.construct())
+        self.handle.eval(model)
+        return model
 
 
 _loaded: dict[Path, AcceleratorLibrary] = {}

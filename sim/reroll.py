@@ -265,6 +265,10 @@ class _Printer:
         """Of an element in its array."""
         return WIDE if family in self.widened else family[1]
 
+    def moves_wide(self, template: _Template) -> bool:
+        """Whether an element takes over another one that is kept in the same shape."""
+        return is_move(template) and isinstance(template.value[0], _Read) and template.value[0].family in self.widened
+
     def port(self, value: str, shape: str) -> str:
         """Name that an outside value has inside."""
         return self.inputs.setdefault(value, (f"in_{len(self.inputs)}", shape))[0]
@@ -350,7 +354,7 @@ class _LoopPrinter:
             body.append(f"{prefix}{name} = {self._text(parts)};")
         target, shape = self._element(_Read(template.family, 0, 0)), self.printer.shape(template.family)
         value, condition, guard = self._text(template.value), self._text(template.condition), ""
-        if template.family in self.printer.widened and not is_move(template.value):
+        if template.family in self.printer.widened and not self.printer.moves_wide(template):
             self.printer.local.append(f"reg {template.family[1]} {prefix}narrow")
             body.append(f"{prefix}narrow = {value};")
             value = f"{prefix}narrow"

@@ -41,14 +41,14 @@ def widened_families(templates: Sequence[Template]) -> set[Family]:
     found = {template.family for template in templates if 1 < _width(template.family[1]) <= _WIDEST}
     for template in templates:
         for parts in (template.condition, template.value, *(parts for _, _, parts in template.locals)):
-            if not is_move(parts) and not _factors(parts):
+            if not _factors(parts) and not (parts is template.value and is_move(template)):
                 found -= {_family(part) for part in parts}
     return found
 
 
-def is_move(parts: Parts) -> bool:
-    """Whether an update takes over an element as it is."""
-    return len(parts) == 1 and bool(_family(parts[0])[0])
+def is_move(template: Template) -> bool:
+    """Whether an update takes over an element of the same shape as it is."""
+    return len(template.value) == 1 and _family(template.value[0])[1] == template.family[1]
 
 
 def exact_products(template: Template) -> set[str]:

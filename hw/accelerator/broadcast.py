@@ -27,7 +27,7 @@ class BroadcastCore(wiring.Component):  # type: ignore[misc]
     Members
     -------
     valid, last : In(1)
-    a, b : In
+    a_units, b_units : In
         ``rows`` and ``cols`` units.
     a_words, vector : In
         ``rows`` words of which the first ``cols`` elements feed the columns in vector mode.
@@ -41,8 +41,8 @@ class BroadcastCore(wiring.Component):  # type: ignore[misc]
                 "valid": In(1),
                 "last": In(1),
                 "vector": In(1),
-                "a": In(8 * machine.a_unit * machine.rows),
-                "b": In(8 * machine.b_unit * machine.cols),
+                "a_units": In(8 * machine.a_unit * machine.rows),
+                "b_units": In(8 * machine.b_unit * machine.cols),
                 "a_words": In(8 * machine.a_word * machine.rows),
                 "row": Out(machine.acc.width * machine.cols),
                 "row_valid": Out(1),
@@ -88,9 +88,9 @@ class BroadcastCore(wiring.Component):  # type: ignore[misc]
         b = [Signal(unit_b, name=f"b_{j}", reset_less=True) for j in range(machine.cols)]
         with m.If(self.valid):
             for i, operand in enumerate(a):
-                unit, whole = self.a.word_select(i, unit_a), self.a_words.word_select(i, word)[:used]
+                unit, whole = self.a_units.word_select(i, unit_a), self.a_words.word_select(i, word)[:used]
                 m.d.sync += operand.eq(Mux(self.vector, whole, unit) if self.has_vector else unit)
-            m.d.sync += [operand.eq(self.b.word_select(j, unit_b)) for j, operand in enumerate(b)]
+            m.d.sync += [operand.eq(self.b_units.word_select(j, unit_b)) for j, operand in enumerate(b)]
         return a, b
 
     @property

@@ -33,7 +33,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
     valid, beat, tag : In
     zero : In(8 * targets)
     write, write_target, write_bank, write_address, write_data : Out
-    write_part : Out(8)
+    write_part : Out(16)
         Number of a word of biases and multipliers inside its row; all of them have the row's address.
     """
 
@@ -45,7 +45,7 @@ class Packer(wiring.Component):  # type: ignore[misc]
             "write_target": Out(2),
             "write_bank": Out(8),
             "write_address": Out(16),
-            "write_part": Out(8),
+            "write_part": Out(16),
             "write_data": Out(8 * self.widest),
         }
         super().__init__(

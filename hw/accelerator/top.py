@@ -291,7 +291,7 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         if machine.broadcast:
             core = m.submodules.core = BroadcastCore(machine)
             m.d.comb += [core.valid.eq(beat_a), core.last.eq(last), core.vector.eq(vector)]
-            m.d.comb += [core.a.eq(a_units), core.b.eq(b_units), core.a_words.eq(a_words)]
+            m.d.comb += [core.a_units.eq(a_units), core.b_units.eq(b_units), core.a_words.eq(a_words)]
             return core.row, core.row_valid
         array = m.submodules.core = SystolicArray(_core_parameters(self.parameters))
         m.d.comb += [

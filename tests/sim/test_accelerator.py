@@ -61,6 +61,24 @@ def test_programs_follow_each_other_without_reset(job):
         assert run.events == predict(problem.machine, program)
 
 
+def test_a_new_model_needs_no_reset(job):
+    problem, program, operands = job
+    fresh = AcceleratorModel(point("output-stationary"))
+    assert fresh.run(program, image_of(problem, operands), reset=False).events == predict(problem.machine, program)
+
+
+def test_a_word_of_channels_may_take_more_than_256_beats():
+    rig = AcceleratorModel(
+        DesignPoint.create("accelerator", core="outer-product", rows=1, cols=33, port_bytes=1, spad_kib=2, acc_kib=2, channel_words=2)
+    )
+    problem = Problem(machine=rig.machine, op=gemm(1, 33, 8), output=Output(narrow=True, bias=True, shift=34))
+    program = lower(problem, Schedule(m=1, n=1, k=1, order="mnk", a_slots=1, b_slots=1, c_slots=1, lag=0))
+    operands = random_operands(problem, np.random.default_rng(0))
+    memory = image_of(problem, operands)
+    assert rig.run(program, memory).events == predict(rig.machine, program)
+    assert np.array_equal(result_of(program, memory), expected(problem, operands))
+
+
 def test_counters_are_readable_from_outside(job):
     problem, program, operands = job
     for _ in range(2):

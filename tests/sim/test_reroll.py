@@ -98,3 +98,30 @@ def test_a_wrong_element_stays_wrong_in_a_rolled_array():
 def test_accelerators_are_simulated_as_loops(core):
     verilog = emit_accelerator(DesignPoint.create("accelerator", core=core, rows=8, cols=8, spad_kib=2, acc_kib=8, channel_words=4)).verilog
     assert "module rolled" in reroll(verilog)
+
+
+def products(source):
+    """Elements that multiply a signed number, taken over from one of shape ``source``, by another one."""
+    shapes = {"u": source, "v": "signed [7:0]", "w": "signed [7:0]", "p": "signed [15:0]"}
+    declarations, statements = [], []
+    for place in (f"{i}_{j}" for i in range(4) for j in range(4)):
+        updates = {"u": "x", "w": "x", "v": f"u_{place} ", "p": f"$signed(v_{place} ) * $signed(w_{place} )"}
+        declarations += [f"  reg {shape} {name}_{place} ;" for name, shape in shapes.items()]
+        statements += [f"  always @(posedge clk)\n    {name}_{place}  <= {value};" for name, value in updates.items()]
+    grid = GRID.replace("\\c.s_2_3", "p_2_3").format(declarations="\n".join(declarations), statements="\n".join(statements))
+    return reroll(grid)
+
+
+def test_signed_factors_are_kept_in_whole_words():
+    text = products("signed [7:0]")
+    assert all(rf"reg signed [31:0] \{name} " in text for name in "uvw")
+    assert r"\v [i][j] = \u [i][j]" in text
+
+
+@pytest.mark.parametrize("source", ["[7:0]", "signed [11:0]"])
+def test_what_has_another_shape_is_brought_into_the_own_one_first(source):
+    """An unsigned number that becomes a signed one would else lose its sign, and a wider one would not be cut."""
+    text = products(source)
+    assert r"reg signed [31:0] \v " in text
+    assert re.search(r"(loop_\d_narrow) = \\u \[i\]\[j\];\s+\\v \[i\]\[j\] = \1;", text)
+    assert re.search(r"reg signed \[7:0\] loop_\d_narrow", text)
