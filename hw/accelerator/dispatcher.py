@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -98,8 +100,8 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         void, stuck, ahead = Signal(name="void"), Signal(name="stuck"), Signal(COUNTER_BITS, name="unfinished")
         waits = Signal(COUNTER_BITS, name="queued")
         m.d.comb += [
-            ahead.eq(sum(issued.values()) - counters["loads"] - counters["writes"] - counters["stores"]),
-            waits.eq(sum(queue.level for queue in {id(queue): queue for queue in queues.values()}.values())),
+            ahead.eq(_total(issued.values()) - _total(counters[name] for name in ("loads", "writes", "stores"))),
+            waits.eq(_total(queue.level for queue in {id(queue): queue for queue in queues.values()}.values())),
             stuck.eq(
                 self.error
                 & self.command_valid
@@ -196,6 +198,11 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
             with m.Default():
                 m.d.comb += illegal.eq(1)
         return illegal
+
+
+def _total(values: Iterable[Value]) -> Value:
+    """A sum as wide as a counter."""
+    return reduce(lambda total, value: (total + value)[:COUNTER_BITS], values)
 
 
 def _beyond(address: Value, words: int) -> Value:

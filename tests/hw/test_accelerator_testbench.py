@@ -312,8 +312,8 @@ def test_the_program_uses_both_halves_and_the_last_words_of_the_memories(core):
 
 
 def test_a_design_too_small_for_any_product_is_refused(tmp_path):
-    point = point_of(core="weight-stationary", rows=64, cols=64, port_bytes=1, acc_kib=64, channel_words=0, residual_words=0)
-    with pytest.raises(ParameterError, match=r"^the scratchpad of B has 16 words per bank, but a pass of 64 rows of weights needs 64; "):
+    point = point_of(core="weight-stationary", rows=64, cols=32, port_bytes=1, acc_kib=64, channel_words=0, residual_words=0)
+    with pytest.raises(ParameterError, match=r"^the scratchpad of B has 32 words per bank, but a pass of 64 rows of weights needs 64; "):
         sample.tiling_of(machine_of(point), narrow=False)
 
 
