@@ -1,8 +1,8 @@
 """Speed of the accelerator's RTL: ``python benchmarks/accelerator_rtl.py [--json FILE] [--quick] [--core CORE]``.
 
-Cycles per second of the model on a whole GEMM, whose result and events are checked, and the time from parameters to the first
-cycle with nothing cached but Verilator's runtime. Both are CPU seconds, since other work on the machine then disturbs them least;
-building is also given in wall time.
+Cycles per CPU second of the model on a whole GEMM, whose result and events are checked, and the time from parameters to the first
+cycle with nothing cached but Verilator's runtime: elaboration, Yosys, Verilator, compiler and linker, in wall time, as
+`celosia simulate` tells it; and what the whole process takes, with Python's start and its imports.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -39,7 +40,7 @@ import sys
 from celosia.hw.design_point import DesignPoint
 from celosia.sim.accelerator import AcceleratorModel
 rows, core = int(sys.argv[1]), sys.argv[2]
-AcceleratorModel(DesignPoint.create("accelerator", core=core, rows=rows, cols=rows, spad_kib=64))
+print(AcceleratorModel(DesignPoint.create("accelerator", core=core, rows=rows, cols=rows, spad_kib=64)).library.build_seconds)
 """
 
 
@@ -65,12 +66,13 @@ def rate(core: str, size: int, runs: int) -> float:
     return statistics.median(found)
 
 
-def cold(core: str, size: int, folder: str) -> tuple[float, float]:
-    """Wall and CPU seconds from parameters to a model, in a process of its own."""
+def cold(core: str, size: int, folder: str) -> tuple[float, float, float]:
+    """Seconds from parameters to a model, and wall and CPU seconds of the process that made it."""
     environment = {**os.environ, "CELOSIA_CACHE": folder}
+    shutil.rmtree(Path(folder) / "libraries", ignore_errors=True)
     before, start = _children(), time.perf_counter()
-    subprocess.run([sys.executable, "-c", COLD, str(size), core], check=True, env=environment)
-    return time.perf_counter() - start, _children() - before
+    done = subprocess.run([sys.executable, "-c", COLD, str(size), core], check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout), time.perf_counter() - start, _children() - before
 
 
 def _children() -> float:
@@ -87,10 +89,12 @@ def measure(core: str, *, quick: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as runtime:
         cold(core, 2, runtime)  # makes Verilator's runtime
         for size in GEMMS:
-            wall, cpu = cold(core, size, runtime)
+            runs = [cold(core, size, runtime) for _ in range(1 if quick else 5)]
+            built, wall, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
             goal = COLD_GOALS.get(size)
-            rows.append(row(f"parameters to first cycle, {size}x{size}", cpu, goal, "CPU seconds", goal is None or cpu <= goal))
-            rows.append(row("the same in wall time", wall, None, "seconds", True))
+            rows.append(row(f"parameters to first cycle, {size}x{size}", built, goal, "seconds", goal is None or built <= goal))
+            rows.append(row("the whole process", wall, None, "seconds", True))
+            rows.append(row("the same on both cores", cpu, None, "CPU seconds", True))
     return rows
 
 
