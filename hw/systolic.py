@@ -70,8 +70,8 @@ class SystolicArray(StreamBlock):
 
     def _skewed(self, m: Module, en: Value, lanes: list[Value], name: str) -> list[Value]:
         """Lane i delayed by i cycles; the first has a register of its own, since that may be cleared."""
-        entered = [delay_line(m, en, lane, min(i, 1), f"{name}_enter_{i}")[-1] for i, lane in enumerate(lanes)]
-        return [delay_line(m, en, lane, max(i - 1, 0), f"{name}_skew_{i}")[-1] for i, lane in enumerate(entered)]
+        entered = [delay_line(m, en, value, min(i, 1), f"{name}_enter_{i}")[-1] for i, value in enumerate(lanes)]
+        return [delay_line(m, en, value, max(i - 1, 0), f"{name}_skew_{i}")[-1] for i, value in enumerate(entered)]
 
     def _deskew(self, m: Module, en: Value, columns: Value, dtype: DType, name: str) -> None:
         """Drive the result lanes, all columns aligned with the last one."""

@@ -134,7 +134,7 @@ class _AcceleratorJob(builder.Job):
         machine: Any = machine_of(point)
         parts = [json.dumps(builder.plain(machine), sort_keys=True), _sources(), version_of("amaranth"), version_of("pyosys")]
         own = [path.read_text(encoding="utf-8") for path in _HARNESS]
-        key = digest([*parts, *own, _HALVES, _WHOLE, *builder.recipe_parts(verilator, compiler)])
+        key = digest([*parts, *own, *builder.recipe_parts(verilator, compiler)])
         return cls(
             design=point, machine=machine, cache=Cache(cache_root()), key=key, verilator=verilator, compiler=compiler, progress=progress
         )

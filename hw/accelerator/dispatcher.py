@@ -101,7 +101,7 @@ class Dispatcher(wiring.Component):  # type: ignore[misc]
         waits = Signal(COUNTER_BITS, name="queued")
         m.d.comb += [
             ahead.eq(_total(issued.values()) - _total(counters[name] for name in ("loads", "writes", "stores"))),
-            waits.eq(_total(queue.level for queue in {id(queue): queue for queue in queues.values()}.values())),
+            waits.eq(_total(queue.level for queue in dict.fromkeys(queues.values()))),
             stuck.eq(
                 self.error
                 & self.command_valid

@@ -261,27 +261,12 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             target, size = Target.CHANNELS, machine.port_bytes
             for bank in range(machine.channel_word // size):
                 here = (packer.write_target == target) & (packer.write_part == bank)
-                data = self._store_memory(m, f"channels_{bank}", size, machine.channel_words, packer, here, store.channel, store.enable)
+                data = _store_memory(m, f"channels_{bank}", size, machine.channel_words, packer, here, store.channel, store.enable)
                 m.d.comb += store.channel_data.word_select(bank, 8 * size).eq(data)
         if machine.adds_residuals:
             here = packer.write_target == Target.RESIDUAL
-            data = self._store_memory(m, "residuals", machine.cols, machine.residual_words, packer, here, store.residual, store.enable)
+            data = _store_memory(m, "residuals", machine.cols, machine.residual_words, packer, here, store.residual, store.enable)
             m.d.comb += store.residual_data.eq(data)
-
-    def _store_memory(
-        self, m: Module, name: str, size: int, words: int, packer: Packer, here: Value, address: Value, enable: Value
-    ) -> Value:
-        """A memory of words of ``size`` bytes that the loader writes when ``here``; returns what is read at ``address``."""
-        memory = m.submodules[name] = scratch_memory(bits=8 * size, depth=words)
-        write, read = memory.write_port(), memory.read_port()
-        m.d.comb += [
-            write.en.eq(packer.write & here),
-            write.addr.eq(packer.write_address),
-            write.data.eq(packer.write_data[: 8 * size]),
-            read.addr.eq(address),
-            read.en.eq(enable),
-        ]
-        return read.data
 
     def _core(self, m: Module, sequencer: Sequencer, a_units: Value, a_words: Value, b_units: Value) -> tuple[Value, Value]:
         """The array; its inputs are the words that the beat one cycle before has read."""
@@ -303,6 +288,20 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             array.o_c.ready.eq(1),
         ]
         return array.o_c.payload.data.as_value(), array.o_c.valid
+
+
+def _store_memory(m: Module, name: str, size: int, words: int, packer: Packer, here: Value, address: Value, enable: Value) -> Value:
+    """A memory of words of ``size`` bytes that the loader writes when ``here``; returns what is read at ``address``."""
+    memory = m.submodules[name] = scratch_memory(bits=8 * size, depth=words)
+    write, read = memory.write_port(), memory.read_port()
+    m.d.comb += [
+        write.en.eq(packer.write & here),
+        write.addr.eq(packer.write_address),
+        write.data.eq(packer.write_data[: 8 * size]),
+        read.addr.eq(address),
+        read.en.eq(enable),
+    ]
+    return read.data
 
 
 def _core_parameters(p: AcceleratorParameters) -> SystolicParameters:
