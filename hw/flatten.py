@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import ClockDomain, Elaboratable, Fragment, Signal
 
 from .block import StreamBlock
+from .collector import collector_paused
 from .shared import rtlil_with_parts
 
 if TYPE_CHECKING:
@@ -57,18 +56,6 @@ def to_rtlil(block: StreamBlock, *, top: str, ports: Sequence[Port]) -> str:
     with collector_paused():
         text = rtlil_with_parts(_FlatPorts(block, signals), name=top, ports=named)
     return _number_ports(text, [port.name for port in ports])
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Elaboration makes a million small objects that all live to its end; searching them for garbage took half its time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _number_ports(text: str, order: list[str]) -> str:

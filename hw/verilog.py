@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 
 from ..intrinsics import Machine
+from .collector import collector_paused
 from .design_point import DesignPoint
 from .keywords import check_identifier
-from .yosys import Yosys
+from .yosys import VerilogProcess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +102,18 @@ def emit_rtl(point: DesignPoint, *, prefix: str | None = None) -> RtlDesign:
         If Yosys is missing or fails.
     """
     top, ports = module_name(point, prefix=prefix), ports_of(point)
-    with Yosys() as yosys:  # loads while the block is elaborated
+    with VerilogProcess() as yosys:  # loads while the block is elaborated
         from .flatten import to_rtlil
 
-        verilog = yosys.verilog(to_rtlil(point.component(), top=top, ports=ports))
-    body = verilog[verilog.index("module ") :]
-    return RtlDesign(verilog=banner(point, top) + body, top=top, ports=ports, point=point)
+        with collector_paused():
+            yosys.give(to_rtlil(point.component(), top=top, ports=ports))
+        verilog = yosys.verilog()
+    return RtlDesign(verilog=banner(point, top) + verilog, top=top, ports=ports, point=point)
 
 
-LINT_OFF = ("WIDTH", "PROCASSINIT", "UNUSEDSIGNAL")
-"""Verilator's remarks on the style of machine-made netlists: Yosys leaves extension to the language, and sets initial values."""
+LINT_OFF = ("WIDTH", "PROCASSINIT", "UNUSEDSIGNAL", "DECLFILENAME")
+"""Verilator's remarks on the style of machine-made netlists: Yosys leaves extension to the language, and sets initial values; and on files
+of several modules."""
 
 
 def banner(point: DesignPoint, top: str) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..intrinsics import ToolFailedError, ToolNotFoundError
 
@@ -23,16 +27,18 @@ OPTIMISE = (
 )
 """Passes between RTLIL and Verilog. They keep registers and their names, and turn multiplexers into clock enables."""
 
-_RUNNER = (
-    "import os, sys; sys.path[:] = [p for p in sys.path if p]; from pyosys import libyosys as ys; "
-    "os.chdir(sys.stdin.readline()[:-1]); ys.Design().run_pass('script run.ys')"
-)
+_RUNNER = Path(__file__).with_name("yosys_process.py")
 _KEPT_LINES = 20
 _TIMEOUT_SECONDS = 1800
 
 
 class Yosys:
     """A Yosys process that loads while the caller prepares its input; use as a context manager, and run it once.
+
+    Parameters
+    ----------
+    make : (module, function, arguments) or None
+        Where RTLIL comes from if the process shall make it itself: a function of a module, and what it gets (plain data).
 
     Raises
     ------
@@ -42,14 +48,15 @@ class Yosys:
         If the process cannot be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make: tuple[str, str, tuple[Any, ...]] | None = None) -> None:
         if importlib.util.find_spec("pyosys") is None:
             raise ToolNotFoundError("Yosys is missing: the Python package pyosys is not installed; run pip install pyosys")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         try:
-            self._process = subprocess.Popen([sys.executable, "-c", _RUNNER], text=True, errors="replace", **pipes)  # type: ignore[call-overload]
+            self._process = subprocess.Popen([sys.executable, str(_RUNNER)], text=True, errors="replace", **pipes)  # type: ignore[call-overload]
         except OSError as error:
             raise ToolFailedError(f"Yosys did not run: {error}") from error
+        self._write(json.dumps({"path": [entry for entry in sys.path if entry], "make": make}))
 
     def __enter__(self) -> Yosys:
         return self
@@ -58,17 +65,26 @@ class Yosys:
         self._process.kill()
         self._process.communicate()
 
-    def run(self, folder: Path, commands: list[str]) -> str:
-        """Run ``commands`` with ``folder`` as the working directory, and return the log.
+    def _write(self, line: str) -> None:
+        with suppress(OSError):  # it has ended; why is in its log
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
+    def begin(self, folder: Path, commands: Sequence[str]) -> None:
+        """Let it run ``commands`` with ``folder`` as the working directory; RTLIL that it makes is ``in.il`` there."""
+        (folder / "run.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
+        self._write(str(folder))
+
+    def finish(self) -> str:
+        """Wait for the end, and return the log.
 
         Raises
         ------
         ToolFailedError
             If Yosys fails; the message holds its last lines.
         """
-        (folder / "run.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
         try:
-            log, _ = self._process.communicate(f"{folder}\n", timeout=_TIMEOUT_SECONDS)
+            log, _ = self._process.communicate(timeout=_TIMEOUT_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ToolFailedError(f"Yosys did not run: {error}") from error
         if self._process.returncode:
@@ -76,13 +92,52 @@ class Yosys:
             raise ToolFailedError(f"Yosys failed with status {self._process.returncode}: " + " | ".join(lines))
         return str(log)
 
-    def verilog(self, rtlil: str) -> str:
-        """An RTLIL design after `OPTIMISE`, as Verilog without attributes.
 
-        Parallel multiplexers become ``case`` over whole select words: as ``casez`` they would overlap, which linters take for a mistake.
+class VerilogProcess:
+    """An RTLIL design after `OPTIMISE`, as Verilog modules without attributes; use as a context manager.
+
+    Parallel multiplexers become ``case`` over whole select words: as ``casez`` they would overlap, which linters take for a mistake.
+
+    Parameters
+    ----------
+    make : (module, function, arguments) or None
+        As `Yosys` takes it: the process starts to work at once. Else it waits for `give`.
+
+    Raises
+    ------
+    ToolNotFoundError, ToolFailedError
+        As `Yosys`.
+    """
+
+    def __init__(self, make: tuple[str, str, tuple[Any, ...]] | None = None) -> None:
+        self._yosys = Yosys(make)
+        self._folder = tempfile.TemporaryDirectory(prefix="celosia-")
+        if make:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._yosys.begin(Path(self._folder.name), ["read_rtlil in.il", *OPTIMISE, "write_verilog -noattr -noparallelcase out.v"])
+
+    def __enter__(self) -> VerilogProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._folder:
+            self._yosys.__exit__()
+
+    def give(self, rtlil: str) -> None:
+        """Let it work on this RTLIL."""
+        (Path(self._folder.name) / "in.il").write_text(rtlil, encoding="utf-8")
+        self._begin()
+
+    def verilog(self) -> str:
+        """Wait for the modules.
+
+        Raises
+        ------
+        ToolFailedError
+            If Yosys fails; the message holds its last lines.
         """
-        with tempfile.TemporaryDirectory(prefix="celosia-") as name:
-            folder = Path(name)
-            (folder / "in.il").write_text(rtlil, encoding="utf-8")
-            self.run(folder, ["read_rtlil in.il", *OPTIMISE, "write_verilog -noattr -noparallelcase out.v"])
-            return (folder / "out.v").read_text(encoding="utf-8")
+        self._yosys.finish()
+        text = (Path(self._folder.name) / "out.v").read_text(encoding="utf-8")
+        return text[text.index("module ") :]

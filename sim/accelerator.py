@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,7 @@ class AcceleratorModel:
         self.point = point
         self.library: AcceleratorLibrary = build_accelerator(point, progress=progress)
         self._model = self.library.construct()
+        weakref.finalize(self, self.library.handle.destruct, self._model)
 
     @property
     def machine(self) -> AcceleratorMachine:

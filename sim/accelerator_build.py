@@ -16,15 +16,19 @@ from ..intrinsics.accelerator import AcceleratorMachine, Op
 from . import builder
 from .builder import Progress
 from .cache import Cache, cache_root, digest
-from .harness import wrapper
+from .harness.generate import CLASS, identifier
 from .library import RECORD_SYMBOL
+from .netlist import narrowed
 from .reroll import reroll
 from .stepping import TOP, stepped
 from .toolchain import require_compiler, require_verilator, version_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..hw.accelerator.emit import AcceleratorRtl
     from ..hw.design_point import DesignPoint
+    from ..hw.verilog import Port
 
 _HARNESS = tuple(
     Path(__file__).parent / "harness" / name
@@ -64,7 +68,8 @@ class AcceleratorLibrary:
         if record.get("design_hash") != machine.design_hash:
             raise HashMismatchError(f"library {path} was built for design {record.get('design_hash')}, not for {machine.design_hash}")
         self.handle.construct.restype = ctypes.c_void_p
-        self.handle.eval.restype = self.handle.celosia_accelerator_run.restype = None
+        for name in ("destruct", "eval", "celosia_accelerator_run"):
+            getattr(self.handle, name).restype = None
 
     def port(self, model: ctypes.c_void_p, name: str) -> int:
         """Present value of an output of at most 32 bits."""
@@ -126,6 +131,10 @@ class _AcceleratorJob(builder.Job):
         size = _HALVES if machine.rows * machine.cols <= _SMALL_ARRAY else _WHOLE
         return ("--unroll-count", "0", "--output-split-cfuncs", size, "--output-split", size)
 
+    @property
+    def dumps(self) -> bool:
+        return False
+
     @classmethod
     def of_point(cls, point: DesignPoint, progress: Progress) -> _AcceleratorJob:
         from ..hw.accelerator.machine import machine_of
@@ -147,7 +156,7 @@ class _AcceleratorJob(builder.Job):
         (folder / "block.v").write_text(rtl.verilog, encoding="utf-8")
         runtime = self._runtime()
         self.progress("translate with Verilator")
-        (folder / "simulated.v").write_text(stepped(reroll(rtl.verilog), rtl.top, rtl.ports), encoding="utf-8")
+        (folder / "simulated.v").write_text(_simulated(rtl), encoding="utf-8")
         self._verilate(folder, TOP, "simulated.v")
         self.progress("compile")
         self._write_accelerator_sources(folder, rtl)
@@ -158,14 +167,36 @@ class _AcceleratorJob(builder.Job):
         model = folder / "model"
         ports = [{"name": port.name, "width": port.width, "direction": port.direction} for port in rtl.ports]
         record = {"key": self.key, "design_hash": self.machine.design_hash, "top": rtl.top, "ports": ports}
-        source = wrapper(rtl.ports, record)
-        (model / "wrapper.cpp").write_text(source, encoding="utf-8")
+        (model / "wrapper.cpp").write_text(_wrapper(rtl.ports, record), encoding="utf-8")
         for path in _HARNESS:
             (model / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
         (model / "design.h").write_text(_constants(rtl), encoding="utf-8")
-        exported = "construct; destruct; eval; celosia_*; _pyverilator_*; get_*; set_*; *_vcd_trace; add_to_vcd_trace;"
-        (model / "exports.map").write_text(f"{{ global: {exported} local: *; }};\n", encoding="utf-8")
-        builder.write_units(model, ("wrapper.cpp", "accelerator.cpp"))
+        (model / "exports.map").write_text(
+            f"{{ global: construct; destruct; eval; celosia_*; {RECORD_SYMBOL}; get_*; set_*; local: *; }};\n", encoding="utf-8"
+        )
+        builder.write_units(model, ("wrapper.cpp", "accelerator.cpp"), cost=50_000)
+
+
+def _wrapper(ports: Sequence[Port], record: dict[str, Any]) -> str:
+    """What Python calls: constructor, destructor, evaluation, access to ports of a word; and what the library says of itself."""
+    words = {identifier(port.name): port.direction for port in ports if port.width <= 32}
+    lines = [
+        f'#include "V{CLASS}.h"\nextern "C" {{',
+        f"const char* {RECORD_SYMBOL} = {json.dumps(json.dumps(record, sort_keys=True))};",
+        f"V{CLASS}* construct() {{ return new V{CLASS}; }}",
+        f"void destruct(V{CLASS}* model) {{ delete model; }}",
+        f"void eval(V{CLASS}* model) {{ model->eval(); }}",
+        *(f"uint32_t get_{name}(V{CLASS}* model) {{ return model->{name}; }}" for name in words),
+        *(f"void set_{name}(V{CLASS}* model, uint32_t value) {{ model->{name} = value; }}" for name in words if words[name] == "in"),
+        "}\nvoid vl_finish(const char*, int, const char*) {}\n",
+    ]
+    return "\n".join(lines)
+
+
+def _simulated(rtl: AcceleratorRtl) -> str:
+    """The same design as a simulator reads it best; grids are in the last module, the datapath."""
+    control, start, datapath = rtl.verilog.rpartition("\nmodule ")
+    return stepped(narrowed(control) + reroll(start + datapath), rtl.top, rtl.ports)
 
 
 def _constants(rtl: AcceleratorRtl) -> str:

@@ -48,12 +48,26 @@ _VERILATOR_FLAGS = (
 _TRACED = ("--trace", "--output-split-cfuncs", "2000")
 """Flags of a model that can dump; compilers stop vectorising straight functions that are much longer."""
 _UNITS = ("unity_0", "unity_1")
-_HARNESS_COST, _SLOW_COST = 100_000.0, 0.3
-"""What the harness takes to compile in bytes of a model, and what a byte takes without optimisation."""
+_SLOW_COST = 0.5
+"""What a byte takes without optimisation."""
 _RUNTIME = ("verilated", "verilated_threads", "verilated_vcd_c")
-_PRELUDE = (
-    "#include <cstddef>\n#include <atomic>\n#include <deque>\n#include <cstring>\n#include <verilated.h>\n#include <verilated_vcd_c.h>\n"
+_TEMPLATES = (
+    "deque<CData>",
+    "deque<SData>",
+    "deque<IData>",
+    "deque<QData>",
+    "deque<std::string>",
+    "set<VlProcess*>",
+    "vector<VlDeletable*>",
 )
+"""Of the standard library, as Verilator's headers use them; the runtime has them, and no unit makes them again."""
+_EXTERN = "".join(f"extern template class std::{name};\n" for name in _TEMPLATES)
+_HEADERS = "".join(f"#include <{name}>\n" for name in ("cstddef", "atomic", "deque", "cstring", "verilated.h"))
+_PRELUDES = {
+    "plain.h": (_HEADERS + _EXTERN, ("-std=gnu++14",)),  # newer ones bring <cmath> more templates
+    "traced.h": (_HEADERS + "#include <verilated_vcd_c.h>\n" + _EXTERN, ()),
+}
+"""What all units of a model begin with, and further flags."""
 _FOR_LOOPS = '#pragma GCC optimize("tree-loop-vectorize", "tree-vrp")\n'
 _TAIL_LINES = 20
 
@@ -125,6 +139,16 @@ class Job:
         return _TRACED
 
     @property
+    def dumps(self) -> bool:
+        """Whether the model can dump its signals."""
+        return True
+
+    @property
+    def prelude(self) -> str:
+        """Name in `_PRELUDES`."""
+        return "traced.h" if self.dumps else "plain.h"
+
+    @property
     def path(self) -> Path:
         return self.cache.entry("libraries", self.key) / "block.so"
 
@@ -182,14 +206,13 @@ class Job:
         (model / "wrapper.cpp").write_text(wrapper(rtl.ports, record), encoding="utf-8")
         (model / "celosia_design.h").write_text(design_header(rtl.ports, self.machine), encoding="utf-8")
         (model / "exports.map").write_text(exports(rtl.ports, self.machine), encoding="utf-8")
-        write_units(model, ("wrapper.cpp", "celosia_design.h", "entries.cpp"))
+        write_units(model, ("wrapper.cpp", "celosia_design.h", "entries.cpp"), cost=100_000)
 
     def _compile(self, folder: Path, runtime: Path) -> None:
-        command = [*self.compiler.command, *self.compiler.model_flags, *_includes(self.verilator), "-Imodel"]
-        command += ["-include", str(runtime / "prelude.h"), "-c"]
+        command = [*self._start(self.prelude), "-Imodel", "-include", str(runtime / self.prelude), "-c"]
         self._run_all([[*command, f"model/{unit}.cc", "-o", f"{unit}.o"] for unit in _UNITS], folder)
         self.progress("link")
-        objects = [str(runtime / f"{name}.o") for name in _RUNTIME]
+        objects = [str(runtime / f"{name}.o") for name in (*_RUNTIME, "templates") if self.dumps or name != "verilated_vcd_c"]
         link = [*self.compiler.command, *self.compiler.link_flags, "-Wl,--version-script=model/exports.map"]
         self._run("the linker", [*link, "-o", "block.so", *(f"{unit}.o" for unit in _UNITS), *objects, "-lpthread"], folder)
 
@@ -200,13 +223,20 @@ class Job:
 
     def _make_runtime(self, folder: Path) -> None:
         self.progress("compile Verilator's runtime (first use only)")
-        (folder / "prelude.h").write_text(_PRELUDE, encoding="utf-8")
         include = self.verilator.root / "include"
         start = [*self.compiler.command, *_includes(self.verilator)]
+        (folder / "templates.cpp").write_text(_HEADERS + _EXTERN.replace("extern ", ""), encoding="utf-8")
         jobs = [[*start, *self.compiler.runtime_flags, "-c", str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in _RUNTIME]
-        if self.compiler.kind == "gcc":  # parsing Verilator's headers takes longer than compiling a small model
-            jobs.append([*start, *self.compiler.model_flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"])
+        jobs.append([*start, *self.compiler.dialect_flags, "-c", "templates.cpp", "-o", "templates.o"])
+        for name, (text, _) in _PRELUDES.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            if self.compiler.kind == "gcc":  # parsing Verilator's headers takes longer than compiling a small model
+                jobs.append([*self._start(name), "-x", "c++-header", name, "-o", f"{name}.gch"])
         self._run_all(jobs, folder)
+
+    def _start(self, prelude: str) -> list[str]:
+        """How the compiler is called for units of a model."""
+        return [*self.compiler.command, *self.compiler.model_flags, *_PRELUDES[prelude][1], *_includes(self.verilator)]
 
     def _run_all(self, commands: Sequence[Sequence[str]], folder: Path) -> None:
         """Run compiler commands at the same time."""
@@ -241,14 +271,16 @@ class Job:
         return f"{tool} {_outcome(code)} on design {self.machine.design_hash}; log: {log}" + (f"; its last lines: {tail}" if tail else "")
 
 
-def write_units(model: Path, harness: Sequence[str]) -> None:
+def write_units(model: Path, harness: Sequence[str], *, cost: float) -> None:
     """Two translation units of about the same size, which compile at the same time, of the model's files and the harness.
+
+    ``cost`` is how many bytes of a model take as long as the harness.
 
     Set-up and dumping need no speed, but are much of the text, so they come last and without optimisation.
     """
     units: list[dict[str, list[str]]] = [{"straight": [], "loops": [], "slow": []} for _ in _UNITS]
     sizes = [0.0 for _ in _UNITS]
-    files = [(_HARNESS_COST, "straight", "".join(_included(harness)))]
+    files = [(cost, "straight", "".join(_included(harness)))]
     for path in model.glob("V*.cpp"):
         slow = any(part in path.name for part in ("Trace", "Slow", "Syms"))
         kind = "slow" if slow else "loops" if path.name.startswith(f"V{CLASS}_{LOOPS}_") else "straight"
@@ -316,7 +348,7 @@ def recipe_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
 
 def _tool_parts(verilator: Verilator, compiler: Compiler) -> list[str]:
     flags = [*compiler.model_flags, *compiler.runtime_flags, *compiler.link_flags]
-    return [_PRELUDE, verilator.version, compiler.identity, *flags]
+    return [*(part for text, flags in _PRELUDES.values() for part in (text, *flags)), verilator.version, compiler.identity, *flags]
 
 
 def plain(value: Any) -> Any:

@@ -49,7 +49,7 @@ class Netlist:
     """
 
     def __init__(self, verilog: str) -> None:
-        self.statements = list(_statements(_whole(verilog)))
+        self.statements = list(_statements(narrowed(verilog)))
         self.shapes: dict[str, str] = {}
         self.wires: set[str] = set()
         self.assigned: dict[str, str] = {}
@@ -92,8 +92,8 @@ def names(text: str) -> set[str]:
     return {token for token in tokens(text) if is_name(token)}
 
 
-def _whole(verilog: str) -> str:
-    """Wires of which only low bits are driven and read become wires of that width."""
+def narrowed(verilog: str) -> str:
+    """The same module; wires of which only low bits are driven and read become wires of that width."""
     highs = dict(_PARTLY_DRIVEN.findall(verilog))
     verilog = _UNKNOWN.sub(lambda found: "" if found[1] in highs else found[0], verilog)
     other = Counter(name for name, high in _INTERNAL.findall(verilog) if name in highs and high != highs[name])

@@ -11,8 +11,26 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...intrinsics.accelerator.command import Target
-from ...intrinsics.accelerator.machine import ceil_div
+from ...intrinsics.accelerator.machine import AcceleratorMachine, ceil_div
 from .walker import tag_layout
+
+
+def loaded_words(machine: AcceleratorMachine) -> dict[Target, int]:
+    """Bytes of the words that the loader writes, for every memory: a word of biases and multipliers is written beat by beat."""
+    words = {target: machine.memory_of(target)[2] for target in machine.targets}
+    return words | ({Target.CHANNELS: machine.port_bytes} if machine.requantizes else {})
+
+
+def packer_ports(words: dict[Target, int]) -> dict[str, Any]:
+    """Outputs of a `Packer` for words of so many bytes."""
+    return {
+        "write": Out(1),
+        "write_target": Out(2),
+        "write_bank": Out(8),
+        "write_address": Out(16),
+        "write_part": Out(16),
+        "write_data": Out(8 * max(words.values())),
+    }
 
 
 class Packer(wiring.Component):  # type: ignore[misc]
@@ -40,16 +58,14 @@ class Packer(wiring.Component):  # type: ignore[misc]
     def __init__(self, *, port_bytes: int, words: dict[Target, int]) -> None:
         self.port_bytes, self.words = port_bytes, words
         self.widest = max(words.values())
-        outputs = {
-            "write": Out(1),
-            "write_target": Out(2),
-            "write_bank": Out(8),
-            "write_address": Out(16),
-            "write_part": Out(16),
-            "write_data": Out(8 * self.widest),
-        }
         super().__init__(
-            {"valid": In(1), "beat": In(8 * port_bytes), "tag": In(tag_layout(port_bytes)), "zero": In(8 * len(words)), **outputs}
+            {
+                "valid": In(1),
+                "beat": In(8 * port_bytes),
+                "tag": In(tag_layout(port_bytes)),
+                "zero": In(8 * len(words)),
+                **packer_ports(words),
+            }
         )
 
     def elaborate(self, platform: Any) -> Module:

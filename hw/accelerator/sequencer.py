@@ -18,6 +18,14 @@ DRAIN = data.StructLayout({"c": 16, "accumulate": 1, "k_units": 16, "m_blocks": 
 _KEPT = ("vector", "b", "k_units", "m_blocks", "n_blocks", "a_stride", "b_stride")
 
 
+def sequencer_ports() -> dict[str, Any]:
+    """Outputs of a `Sequencer` towards scratchpads, core and drain."""
+    ports = {"drain": Out(DRAIN), "drain_valid": Out(1), "last": Out(1), "vector": Out(1)}
+    for operand in "ab":
+        ports |= {f"{operand}_address": Out(16), f"{operand}_unit": Out(8), f"{operand}_read": Out(1), f"{operand}_beat": Out(1)}
+    return ports
+
+
 class Sequencer(wiring.Component):  # type: ignore[misc]
     """What both sequencers share: the command, and the signals towards scratchpads, core and drain.
 
@@ -40,10 +48,7 @@ class Sequencer(wiring.Component):  # type: ignore[misc]
 
     def __init__(self, machine: AcceleratorMachine) -> None:
         self.machine = machine
-        ports = {"head": In(COMMAND_BITS), "valid": In(1), "pop": Out(1), "drain": Out(DRAIN), "drain_valid": Out(1)}
-        for operand in "ab":
-            ports |= {f"{operand}_address": Out(16), f"{operand}_unit": Out(8), f"{operand}_read": Out(1), f"{operand}_beat": Out(1)}
-        super().__init__({**ports, "last": Out(1), "vector": Out(1), "done": Out(1)})
+        super().__init__({"head": In(COMMAND_BITS), "valid": In(1), "pop": Out(1), "done": Out(1), **sequencer_ports()})
 
     def command(self, m: Module) -> tuple[dict[str, Value], dict[str, Signal], Signal]:
         """Fields of the head, the kept fields of the running command, and ``running``."""

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...intrinsics import DType
 from ...intrinsics.accelerator.command import COMMAND_BITS, Register, Target
-from ..parameters import Dataflow, SystolicParameters
-from ..systolic import SystolicArray
-from .broadcast import BroadcastCore
+from .datapath import LOADED, SEQUENCED, Datapath
 from .dispatcher import Dispatcher, writes_register
-from .drain import Drain
 from .memories import scratch_memory
-from .packer import Packer
+from .packer import Packer, loaded_words
 from .parameters import AcceleratorParameters
-from .scratchpad import Scratchpad
 from .sequencer import Sequencer, StationaryOutputs, StationaryWeights
 from .store import StoreUnit
 from .walker import Walker, least, tag_layout
@@ -108,13 +103,10 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         machine = self.machine
         dispatcher = m.submodules.dispatcher = Dispatcher(machine)
         sequencer = m.submodules.sequencer = (StationaryWeights if machine.weight_stationary else StationaryOutputs)(machine)
-        drain = m.submodules.drainer = Drain(machine)
+        datapath = m.submodules.datapath = Datapath(self.parameters)
         store = m.submodules.store = StoreUnit(machine)
-        self._accumulator_memory(m, drain, store)
         packer = self._loader(m, dispatcher, store)
-        a_units, a_words, b_units = self._scratchpads(m, packer, sequencer)
         self._store_memories(m, packer, store)
-        row, row_valid = self._core(m, sequencer, a_units, a_words, b_units)
         m.d.comb += [
             dispatcher.command.eq(self.command),
             dispatcher.command_valid.eq(self.command_valid),
@@ -123,15 +115,16 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             sequencer.head.eq(dispatcher.compute_head),
             sequencer.valid.eq(dispatcher.compute_valid),
             dispatcher.compute_pop.eq(sequencer.pop),
-            drain.command.eq(sequencer.drain),
-            drain.command_valid.eq(sequencer.drain_valid),
-            drain.row.eq(row),
-            drain.row_valid.eq(row_valid),
+            *(getattr(datapath, name).eq(getattr(sequencer, name)) for name in SEQUENCED),
+            *(getattr(datapath, name).eq(getattr(packer, name)) for name in LOADED),
+            datapath.address.eq(store.address),
+            datapath.enable.eq(store.enable),
+            store.data.eq(datapath.data),
             dispatcher.reads_done.eq(sequencer.done),
-            dispatcher.writes_done.eq(drain.done),
+            dispatcher.writes_done.eq(datapath.done),
             dispatcher.stores_done.eq(store.done),
             self.events.eq(
-                Cat(dispatcher.dma_pop, sequencer.pop, store.pop, dispatcher.loads_done, sequencer.done, drain.done, store.done)
+                Cat(dispatcher.dma_pop, sequencer.pop, store.pop, dispatcher.loads_done, sequencer.done, datapath.done, store.done)
             ),
         ]
         self._status(m, dispatcher)
@@ -160,30 +153,12 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
         with m.Elif(self.irq_clear):
             m.d.sync += self.irq.eq(0)
 
-    def _accumulator_memory(self, m: Module, drain: Drain, store: StoreUnit) -> None:
-        memory = m.submodules.sums = scratch_memory(bits=self.machine.cols * self.machine.acc.width, depth=self.machine.acc_rows)
-        write, read, out = memory.write_port(), memory.read_port(), memory.read_port()
-        m.d.comb += [
-            write.en.eq(drain.write),
-            write.addr.eq(drain.write_address),
-            write.data.eq(drain.write_data),
-            read.addr.eq(drain.read_address),
-            read.en.eq(1),
-            drain.read_data.eq(read.data),
-            out.addr.eq(store.address),
-            out.en.eq(store.enable),
-            store.data.eq(out.data),
-        ]
-
     def _loader(self, m: Module, dispatcher: Dispatcher, store: StoreUnit) -> Packer:
         """Loader and store path on the memory port; a shared port changes hands between commands only."""
         machine, width = self.machine, self.machine.port_bytes
-        sizes = {target: machine.memory_of(target) for target in machine.targets}
-        banks, words = ({target: size[place] for target, size in sizes.items()} for place in (0, 2))
-        if machine.requantizes:
-            words[Target.CHANNELS] = width  # a bank for every beat
+        banks = {target: machine.memory_of(target)[0] for target in machine.targets}
         walker = m.submodules.walker = Walker(port_bytes=width, banks=banks)
-        packer = m.submodules.packer = Packer(port_bytes=width, words=words)
+        packer = m.submodules.packer = Packer(port_bytes=width, words=loaded_words(machine))
         tags = m.submodules.tags = fifo.SyncFIFO(width=len(walker.tag.as_value()), depth=machine.outstanding)
         tag = data.View(tag_layout(width), tags.r_data)
         limit = Signal(9)
@@ -230,30 +205,6 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             m.d.comb += [places.eq(limit - tags.level), self.read_length.eq(least(walker.length, places))]
         return packer
 
-    def _scratchpads(self, m: Module, packer: Packer, sequencer: Sequencer) -> tuple[Value, Value, Value]:
-        """Units of A and B of every row and column, and whole words of A, aligned with the registered beat."""
-        machine, found = self.machine, {}
-        shapes = {
-            "a": (machine.a_banks, machine.a_words, machine.a_word, machine.a_unit, Target.A),
-            "b": (machine.b_banks, machine.b_words, machine.b_word, machine.b_unit, Target.B),
-        }
-        for name, (banks, words, word, unit, target) in shapes.items():
-            whole = name == "a" and machine.broadcast
-            pad = Scratchpad(banks=banks, words=words, word_bytes=word, unit_bytes=unit, whole=whole)
-            m.submodules[f"spad_{name}"] = pad
-            m.d.comb += [
-                pad.write.eq(packer.write & (packer.write_target == target)),
-                pad.write_bank.eq(packer.write_bank),
-                pad.write_address.eq(packer.write_address),
-                pad.write_data.eq(packer.write_data),
-                pad.beat.eq(getattr(sequencer, f"{name}_beat")),
-                pad.read.eq(getattr(sequencer, f"{name}_read") | (sequencer.vector if name == "a" else 0)),
-                pad.address.eq(getattr(sequencer, f"{name}_address")),
-                pad.unit.eq(getattr(sequencer, f"{name}_unit")),
-            ]
-            found[name] = (pad.units, pad.data if whole else Const(0))
-        return found["a"][0], found["a"][1], found["b"][0]
-
     def _store_memories(self, m: Module, packer: Packer, store: StoreUnit) -> None:
         """Biases and multipliers, and residuals: written by the loader, read beside the accumulator memory."""
         machine = self.machine
@@ -268,27 +219,6 @@ class Accelerator(wiring.Component):  # type: ignore[misc]
             data = _store_memory(m, "residuals", machine.cols, machine.residual_words, packer, here, store.residual, store.enable)
             m.d.comb += store.residual_data.eq(data)
 
-    def _core(self, m: Module, sequencer: Sequencer, a_units: Value, a_words: Value, b_units: Value) -> tuple[Value, Value]:
-        """The array; its inputs are the words that the beat one cycle before has read."""
-        beat_a, beat_b, last, vector = (Signal(name=name) for name in ("beat_a", "beat_b", "last", "vector"))
-        m.d.sync += [beat_a.eq(sequencer.a_beat), beat_b.eq(sequencer.b_beat), last.eq(sequencer.last), vector.eq(sequencer.vector)]
-        machine = self.machine
-        if machine.broadcast:
-            core = m.submodules.core = BroadcastCore(machine)
-            m.d.comb += [core.valid.eq(beat_a), core.last.eq(last), core.vector.eq(vector)]
-            m.d.comb += [core.a_units.eq(a_units), core.b_units.eq(b_units), core.a_words.eq(a_words)]
-            return core.row, core.row_valid
-        array = m.submodules.core = SystolicArray(_core_parameters(self.parameters))
-        m.d.comb += [
-            array.i_a.valid.eq(beat_a),
-            array.i_a.payload.data.eq(_elements(a_units, machine.a, machine.rows)),
-            array.i_a.payload.last.eq(last),
-            array.i_b.valid.eq(beat_b),
-            array.i_b.payload.data.eq(_elements(b_units, machine.b, machine.cols)),
-            array.o_c.ready.eq(1),
-        ]
-        return array.o_c.payload.data.as_value(), array.o_c.valid
-
 
 def _store_memory(m: Module, name: str, size: int, words: int, packer: Packer, here: Value, address: Value, enable: Value) -> Value:
     """A memory of words of ``size`` bytes that the loader writes when ``here``; returns what is read at ``address``."""
@@ -302,14 +232,3 @@ def _store_memory(m: Module, name: str, size: int, words: int, packer: Packer, h
         read.en.eq(enable),
     ]
     return read.data
-
-
-def _core_parameters(p: AcceleratorParameters) -> SystolicParameters:
-    """The systolic block inside; its accumulator wraps, for whether that can happen is a matter of the program."""
-    dataflow = Dataflow.WEIGHT_STATIONARY if p.core == "weight-stationary" else Dataflow.OUTPUT_STATIONARY
-    return SystolicParameters(rows=p.rows, cols=p.cols, dataflow=dataflow, a=p.a, b=p.b, acc=p.acc, overflow="wrap")  # type: ignore[arg-type]
-
-
-def _elements(units: Value, dtype: DType, count: int) -> Value:
-    """Elements side by side, out of the containers in which memory holds them."""
-    return Cat(*(units.word_select(index, dtype.container_width)[: dtype.width] for index in range(count)))

@@ -3,12 +3,16 @@ import re
 import subprocess
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib.wiring import In, Out
 
 from celosia.hw import DesignPoint
+from celosia.hw.accelerator import emit
 from celosia.hw.accelerator.artefacts import emit_accelerator_artefacts
 from celosia.hw.accelerator.emit import emit_accelerator
 from celosia.hw.accelerator.machine import machine_of
-from celosia.intrinsics import ParameterError
+from celosia.hw.shared import SharedPart, part_rtlil
+from celosia.intrinsics import ParameterError, ToolFailedError
 from celosia.intrinsics.accelerator.command import COMMAND_BITS, FIELDS, Command, Op, encode
 from celosia.sim.toolchain import require_compiler
 
@@ -16,6 +20,13 @@ from .test_verilog import verilator
 
 SMALL = {"rows": 2, "cols": 2, "spad_kib": 1, "acc_kib": 1, "port_bytes": 4, "channel_words": 1}
 POINT = DesignPoint.create("accelerator", **SMALL)
+
+
+class _Wire(SharedPart):
+    def body(self):
+        m = Module()
+        m.d.comb += self.q.eq(self.d)
+        return m
 
 
 def test_files_agree_and_carry_the_hash(tmp_path):
@@ -26,7 +37,9 @@ def test_files_agree_and_carry_the_hash(tmp_path):
     assert all(POINT.hash in path.read_text() for path in (verilog, described, header, testbench))
     assert [path.name for path in (described, header, testbench)] == [f"{verilog.stem}{end}" for end in (".json", ".h", "_tb.v")]
     assert sorted((tmp_path / "out").iterdir()) == sorted((verilog, described, header, testbench))
-    names = re.findall(r"^  (?:input|output)\s+(?:reg |wire )?\s*(?:\[\d+:0\]\s*)?(\w+);", verilog.read_text(), re.M)
+    names = re.findall(
+        r"^  (?:input|output)\s+(?:reg |wire )?\s*(?:\[\d+:0\]\s*)?(\w+);", verilog.read_text().partition("endmodule")[0], re.M
+    )
     assert {port["name"] for port in data["ports"]} == set(names)
     assert data["commands"]["LOAD"]["base"] == {"offset": FIELDS[Op.LOAD]["base"].offset, "width": 32, "signed": False}
 
@@ -88,6 +101,24 @@ def test_lint_has_nothing_to_say(parameters, tmp_path):
     path.write_text(rtl.verilog)
     lint = verilator("--lint-only", "--top-module", rtl.top, path)
     assert (lint.returncode, lint.stderr) == (0, "")
+
+
+def test_the_datapath_is_a_module_with_the_name_of_the_design():
+    rtl = emit_accelerator(POINT, prefix="my")
+    assert re.findall(r"^module (\w+)", rtl.verilog, re.M) == [rtl.top, f"{rtl.top}_datapath"]
+    assert f"  {rtl.top}_datapath datapath (" in rtl.verilog
+
+
+def test_a_datapath_that_cannot_be_made_is_told(monkeypatch):
+    monkeypatch.setattr(emit, "_DATAPATH", ("celosia.hw.accelerator.emit", "no_such_function"))
+    with pytest.raises(ToolFailedError, match=r"^Yosys failed with status 1: .*no_such_function"):
+        emit_accelerator(POINT)
+
+
+def test_a_part_made_elsewhere_needs_clock_and_reset():
+    """Its instance connects both."""
+    with pytest.raises(ValueError, match=r"^module alone has no clk and no rst$"):
+        part_rtlil(_Wire({"d": In(1), "q": Out(1)}), name="alone")
 
 
 def test_lint_sees_a_combinational_loop(tmp_path):

@@ -127,7 +127,10 @@ def with_faults(files, faults, declarations, replaced):
     text, products = re.subn(r"(\$signed\([^()]+\)) \* (\$signed\([^()]+\))", r"(negate ? -(\1 * \2) : \1 * \2)", text)
     assert products
     flags = [f'  reg {name} = 1\'b0;\n  initial {name} = $test$plusargs("{name}") != 0;\n' for name in (*faults, "negate")]
-    text = re.sub(r"^  assign ", lambda _: flags[-1] + "  assign ", text, count=1, flags=re.MULTILINE)
+    modules = [
+        re.sub(r"^  assign ", lambda _: flags[-1] + "  assign ", part, count=1, flags=re.MULTILINE) for part in text.split("endmodule")
+    ]
+    text = "endmodule".join(modules)
     listed = ", ".join(f"{port['direction']}put wire [{port['width'] - 1}:0] {port['name']}" for port in ports)
     outputs = [port for port in ports if port["direction"] == "out"]
     inner = "".join(f"  wire [{port['width'] - 1}:0] {port['name']}_inside;\n" for port in outputs)

@@ -132,8 +132,10 @@ def test_nearest_identifier_is_legal(value):
 
 def test_yosys_failure_keeps_its_last_lines_and_stays_off_stdout(capfd):
     failure = r"^Yosys failed with status 1: .*ERROR: Parser error in line 1: .*$"
-    with pytest.raises(ToolFailedError, match=failure), yosys.Yosys() as process:
-        process.verilog("this is no RTLIL\n")
+    with yosys.VerilogProcess() as process:
+        process.give("this is no RTLIL\n")
+        with pytest.raises(ToolFailedError, match=failure):
+            process.verilog()
     assert tuple(capfd.readouterr()) == ("", "")
 
 
