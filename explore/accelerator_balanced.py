@@ -7,28 +7,20 @@ other operands. Of those `MOST_SIZES` are taken, at even ratios. The result is n
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
-from ..compiler.accelerator.costs import AXES, fits, table
+from ..compiler.accelerator.costs import widest
 from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import ORDERS, Schedule
 from ..intrinsics import ScheduleError
 from ..intrinsics.accelerator import MemoryTiming
-from ..intrinsics.accelerator.costs import lower_bound
 from ..intrinsics.numerics import Array
-from ..sim.accelerator_scorer import score
+from .accelerator_bounded import Space, Tiles, named
 
-SLOTS = ((1, 1, 1, 0), (2, 2, 1, 0), (2, 2, 2, 1), (4, 2, 2, 1), (2, 4, 2, 1))
+BALANCED_SLOTS = ((1, 1, 1, 0), (2, 2, 1, 0), (2, 2, 2, 1), (4, 2, 2, 1), (2, 4, 2, 1))
 """Slots of A, B and C, and lag of the stores: fewer than `best_schedule` tries."""
 
-CHUNKS = (32, 128, 512)
-"""Schedules that are scored together: few while the bound still excludes many, then more."""
-
 MOST_SIZES = 14
-
-NAMES = ("m", "n", "k", "a_slots", "b_slots", "c_slots", "lag", "outer", "middle", "inner")
 
 
 def balanced_sizes(most: int) -> Array:
@@ -42,6 +34,13 @@ def balanced_sizes(most: int) -> Array:
     return chosen
 
 
+def balanced_tiles(problem: Problem) -> Tiles:
+    """All tiles of balanced sizes, whether they fit or not."""
+    m, n, k = (balanced_sizes(most) for most in (problem.max_m, problem.max_n, problem.k_chunks))
+    grid = np.meshgrid(m, n, k, indexing="ij")
+    return grid[0].ravel(), grid[1].ravel(), grid[2].ravel()
+
+
 def balanced_schedule(problem: Problem, *, timing: MemoryTiming | None = None) -> tuple[Schedule, int, int]:
     """The fastest schedule of balanced tiles, its cycles by the exact model, and the number of schedules that were looked at.
 
@@ -50,39 +49,9 @@ def balanced_schedule(problem: Problem, *, timing: MemoryTiming | None = None) -
     ScheduleError
         If none fits the memories.
     """
-    space = _space(problem)
-    parts = {name: space[:, place] for place, name in enumerate(NAMES)}
-    m, n, k = (parts.pop(axis) for axis in "mnk")
-    rows = table(problem, m, n, k, timing=timing, limits=None, **parts)
-    bounds = lower_bound(rows)
-    order = np.argsort(bounds, kind="stable")
-    best, index, start = None, -1, 0
-    for size in itertools.chain(CHUNKS, itertools.repeat(CHUNKS[-1])):
-        part = order[start : start + size]
-        if not len(part) or (best is not None and bounds[part[0]] >= best):
-            break
-        start += size
-        cycles, _ = score(rows[part])
-        legal = np.where(cycles < 0, np.iinfo(np.int64).max, cycles)
-        winner = int(legal.argmin())
-        if cycles[winner] >= 0 and (best is None or cycles[winner] < best):
-            best, index = int(cycles[winner]), int(part[winner])
-    if best is None:
+    space, tiles = Space(problem=problem, timing=timing, limits=None, orders=ORDERS, slots=BALANCED_SLOTS), balanced_tiles(problem)
+    found, _ = space.fastest(tiles, space.points(tiles, None), None)
+    if found is None:
         raise ScheduleError("no schedule of balanced tiles fits the memories; allowed: a larger spad_kib or acc_kib")
-    at = dict(zip(NAMES, space[index].tolist(), strict=True))
-    loops = "".join("mnk"[at.pop(name)] for name in ("outer", "middle", "inner"))
-    return Schedule(order=loops, **at), best, len(space)
-
-
-def _space(problem: Problem) -> Array:
-    """Schedules that fit, a row of `NAMES` each."""
-    sizes = [balanced_sizes(most) for most in (problem.max_m, problem.max_n, problem.k_chunks)]
-    tiles = np.stack(np.meshgrid(*sizes, indexing="ij"), axis=-1).reshape(-1, 3)
-    loops = np.array([[AXES[axis] for axis in order] for order in ORDERS], np.int64)
-    kept = []
-    for slots in SLOTS:
-        held = {f"{operand}_slots": np.array(count) for operand, count in zip("abc", slots, strict=False)}
-        fitting = tiles[fits(problem, {**dict(zip("mnk", tiles.T, strict=True)), **held})]
-        rows = np.concatenate([fitting, np.tile(np.array(slots, np.int64), (len(fitting), 1))], axis=1)
-        kept.append(np.concatenate([np.repeat(rows, len(loops), axis=0), np.tile(loops, (len(rows), 1))], axis=1))
-    return np.concatenate(kept)
+    fitting = sum(int((tiles[1] <= widest(problem, tiles[0], tiles[2], named(slots))).sum()) for slots in BALANCED_SLOTS)
+    return found.schedule, found.cycles, fitting * len(ORDERS)

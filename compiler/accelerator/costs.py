@@ -20,6 +20,31 @@ def _ceil(a: Array, b: Array | int) -> Array:
     return -(-a // b)
 
 
+def columns(
+    problem: Problem, m: Array, n: Array, k: Array, *, timing: MemoryTiming | None = None, limits: Limits | None = None
+) -> dict[str, Array | int]:
+    """Costs of tiles ``m`` x ``n`` x ``k``, arrays that broadcast: all columns but those of the order, the slots and the lag."""
+    timing, limits = timing or MemoryTiming(), limits or Limits.of(problem.machine)
+    return {
+        **_along_m(problem, m),
+        **_along_n(problem, n),
+        **_along_k(problem, k),
+        "latency": timing.latency + problem.machine.read_register,
+        "outstanding": limits.outstanding,
+        "queue_depth": limits.queue_depth,
+        "split": int(problem.machine.split),
+        "preload": problem.machine.preload,
+        "store_latency": problem.machine.store_latency,
+        "sets": 3 + problem.output.uses_channels + problem.output.residual,
+        "residual": int(problem.output.residual),
+        "prologue": problem.n_blocks * (problem.machine.channel_word // problem.machine.port_bytes) if problem.output.uses_channels else 0,
+        "a_share": problem.a_share(n),
+        "command_interval": problem.machine.command_interval,
+        "command_depth": problem.machine.queue_depth,
+        "confirmation": problem.machine.confirmation(timing.write_latency, problem.empty_beats),
+    }
+
+
 def table(
     problem: Problem,
     m: Array,
@@ -36,29 +61,9 @@ def table(
     -------
     (rows, len(COLUMNS)) int64
     """
-    timing, limits = timing or MemoryTiming(), limits or Limits.of(problem.machine)
     m, n, k = (np.asarray(size, np.int64) for size in (m, n, k))
     out = np.zeros((len(m), len(COLUMNS)), np.int64)
-    values: dict[str, Array | int] = {
-        **_along_m(problem, m),
-        **_along_n(problem, n),
-        **_along_k(problem, k),
-        **shape,
-        "latency": timing.latency + problem.machine.read_register,
-        "outstanding": limits.outstanding,
-        "queue_depth": limits.queue_depth,
-        "split": int(problem.machine.split),
-        "preload": problem.machine.preload,
-        "store_latency": problem.machine.store_latency,
-        "sets": 3 + problem.output.uses_channels + problem.output.residual,
-        "residual": int(problem.output.residual),
-        "prologue": problem.n_blocks * (problem.machine.channel_word // problem.machine.port_bytes) if problem.output.uses_channels else 0,
-        "a_share": problem.a_share(n),
-        "command_interval": problem.machine.command_interval,
-        "command_depth": problem.machine.queue_depth,
-        "confirmation": problem.machine.confirmation(timing.write_latency, problem.empty_beats),
-    }
-    for name, value in values.items():
+    for name, value in (columns(problem, m, n, k, timing=timing, limits=limits) | shape).items():
         out[:, INDEX[name]] = value
     return out
 
@@ -159,21 +164,34 @@ def schedule_table(
     return table(problem, sizes[0], sizes[1], sizes[2], timing=timing, limits=limits, **shape)
 
 
+def widest(problem: Problem, m: Array, k: Array, slots: Mapping[str, Array | int]) -> Array:
+    """Most blocks of n of a tile that fits the memories beside ``m`` and ``k``, arrays that broadcast; 0 where none does.
+
+    Parameters
+    ----------
+    slots : mapping
+        ``a_slots``, ``b_slots`` and ``c_slots``.
+    """
+    machine = problem.machine
+    elements = np.minimum(k * problem.chunk, problem.depth)
+    a_words = problem.strip_words(m) if problem.strips else m * _ceil(elements * machine.a_bytes, machine.a_word)
+    b_words = problem.b_stride(1) if problem.vector else _ceil(elements * machine.b_bytes, machine.b_word)
+    fit = (slots["a_slots"] * a_words <= machine.a_words) & (m * problem.block_rows < ROWS) & (problem.most_beats(m, 0, k) < BEATS)
+    if not machine.weight_stationary:
+        fit &= m < BLOCKS
+    most = min(BLOCKS - 1, (ROWS - 1) // machine.cols)
+    rows = machine.acc_rows
+    if problem.output.residual:
+        most, rows = min(most, (BEATS - 1) // problem.out_beats), min(rows, machine.residual_words)
+    n = np.minimum(machine.b_words // (slots["b_slots"] * b_words), rows // (slots["c_slots"] * m * problem.block_rows))
+    found: Array = np.where(fit, np.minimum(n, most), 0)
+    return found
+
+
 def fits(problem: Problem, schedule: Mapping[str, Array]) -> Array:
     """Which schedules fit the memories, for arrays of tile sizes ``m``, ``n``, ``k`` and of ``a_slots``, ``b_slots``, ``c_slots``."""
-    machine = problem.machine
-    m, n, k = (schedule[axis] for axis in "mnk")
-    elements = np.minimum(k * problem.chunk, problem.depth)
-    a_words = _ceil(elements * machine.a_bytes, machine.a_word)
-    b_words = problem.b_stride(1) if problem.vector else _ceil(elements * machine.b_bytes, machine.b_word)
-    a = problem.strip_words(m) if problem.strips else m * a_words
-    b = n * b_words
-    ok = (schedule["a_slots"] * a <= machine.a_words) & (schedule["b_slots"] * b <= machine.b_words)
-    rows = min(machine.acc_rows, machine.residual_words) if problem.output.residual else machine.acc_rows
-    ok &= schedule["c_slots"] * m * n * problem.block_rows <= rows
-    ok &= (m * problem.block_rows < ROWS) & (n * machine.cols < ROWS) & (n < BLOCKS)
-    ok &= problem.most_beats(m, n, k) < BEATS
-    return ok if machine.weight_stationary else ok & (m < BLOCKS)
+    found: Array = schedule["n"] <= widest(problem, schedule["m"], schedule["k"], schedule)
+    return found
 
 
 def largest(problem: Problem, axis: str, tiles: Mapping[str, int], slots: Mapping[str, int]) -> int:

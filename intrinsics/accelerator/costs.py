@@ -12,6 +12,9 @@ All costs are products:
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from ..numerics import Array
@@ -54,49 +57,115 @@ LEDGER = ("fill", "load_wait", "store_wait", "dispatch_wait", "command", "preloa
 """What the array did in every cycle; sums to the total."""
 
 
-def column(table: Array, name: str) -> Array:
-    """A column of a table (rows, len(COLUMNS))."""
-    found: Array = table[:, INDEX[name]]
+Costs = Mapping[str, Array]
+"""Columns by name: arrays that broadcast, so that a grid of tiles needs no table."""
+
+
+class Bounds:
+    """Cycles that no run can undercut. What the tiles alone decide is worked out once, for any order, slots and lag.
+
+    Parameters
+    ----------
+    costs : mapping from column to array
+        All columns but those of the order, the slots and the lag.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        get = costs.__getitem__
+        self._tiles, self._share, self._latency = tuple(get(f"tiles_{axis}") for axis in "mnk"), get("a_share"), get("latency")
+        tiles_m, tiles_n, tiles_k = self._tiles
+        first_k, first_n = np.where(tiles_k == 1, 1, 0), np.where(get("period_n") == 1, 1, 0)
+        first_m = (get("period_m") == 1) + 2 * (tiles_m == get("period_m"))
+        self._a_first = _pick(costs, "a_m", first_m, 4) * _pick(costs, "a_k", first_k, 2)
+        self._b_first = _pick(costs, "b_n", first_n, 2) * _pick(costs, "b_k", first_k, 2)
+        self._a_beats, self._a_tiles = _sum(costs, "a_m") * _sum(costs, "a_k"), tiles_m * tiles_k
+        self._b_beats, self._b_tiles = _sum(costs, "b_n") * _sum(costs, "b_k"), tiles_n * tiles_k
+        begin = get("sets") + 1 + np.where(get("prologue") > 0, get("prologue") + 1, 0)
+        stores, last_store, after = tiles_m * tiles_n, get("s_m_3") * get("c_n_1"), get("store_latency") + 2
+        out_beats, step = _sum(costs, "s_m") * _sum(costs, "c_n"), 1 + get("preload")
+        computes = _sum(costs, "c_m") * _sum(costs, "c_n") * _sum(costs, "c_k") + stores * tiles_k * step
+        self._engine = begin + self._a_first + 1 + self._b_first + self._latency + 1 + computes + get("tail_3") + last_store + after
+        self._drains = _sum(costs, "tail") * tiles_n - get("tail_3") + out_beats - last_store + (stores - 1) * after
+        self._begin, self._residuals, self._residual_beats = begin, get("residual") * stores, get("residual") * out_beats
+        self._stores = out_beats + stores * (1 + get("store_latency"))
+        self._split, self._outstanding, self._interval = get("split") != 0, get("outstanding"), get("command_interval")
+        self._commands = get("sets") + (get("prologue") > 0) + stores * (tiles_k + 1) + 1
+        last_compute = step + get("c_m_3") * get("c_n_1") * get("c_k_1") + get("tail_3")
+        # residuals are awaited by a store, the other loads by a compute
+        self._last = self._latency + np.where(get("residual") != 0, 0, last_compute) + last_store + after
+
+    def fetches(self, order: Sequence[Array | int], a_slots: Array | int, b_slots: Array | int) -> tuple[Array, Array]:
+        """How often each tile of A and of B is loaded, in loops over the axes ``order`` (0, 1, 2 for m, n, k), outermost first."""
+        tiles_n = self._tiles[1]
+        a = np.where(self._share != 0, tiles_n // np.maximum(self._share, 1), self._sweeps(1, order, a_slots))
+        return a, self._sweeps(0, order, b_slots)
+
+    def _sweeps(self, axis: int, order: Sequence[Array | int], slots: Array | int) -> Array:
+        """Loads of a tile of the operand without an axis: once, if the loops inside of the axis leave it in its slot."""
+        tiles = self._tiles
+        others = tiles[(axis + 1) % 3] * tiles[(axis + 2) % 3]
+        inner = tiles[order[2]] if isinstance(order[2], int) else np.choose(order[2], tiles)
+        inside = np.where(np.asarray(order[1]) == axis, inner, others)
+        once = (np.asarray(order[2]) == axis) | (np.asarray(slots) >= inside)
+        found: Array = np.where(once, 1, tiles[axis])
+        return found
+
+    def least(self) -> Array:
+        """The bound whatever the order and the slots: every tile is loaded once, and nothing waits for anything else."""
+        return self._cycles((self._a_beats, self._b_beats), (self._a_tiles, self._b_tiles), 0)
+
+    def cycles(self, order: Sequence[Array | int], a_slots: Array | int, b_slots: Array | int, c_slots: Array | int) -> Array:
+        """The bound for loops over the axes ``order`` (0, 1, 2 for m, n, k), outermost first, with these slots and any lag.
+
+        Either the computes follow each other between the first loads and the last store, and an operand of a single slot makes them
+        wait for every load, or a single slot of C for every store; or the port is busy, short of requests in flight, or short of commands.
+        """
+        fetch_a, fetch_b = self.fetches(order, a_slots, b_slots)
+        beats = self._a_beats * fetch_a, self._b_beats * fetch_b
+        loads = self._a_tiles * fetch_a, self._b_tiles * fetch_b
+        wait, gaps = 0 * beats[0], 0 * beats[0]
+        for slots, moved, count, first in zip((a_slots, b_slots), beats, loads, (self._a_first, self._b_first), strict=True):
+            single = np.asarray(slots) == 1
+            wait = wait + np.where(single, moved - first + count - 1, 0)
+            gaps = np.maximum(gaps, np.where(single, count - 1, 0))
+        wait = np.maximum(wait + self._latency * gaps, np.where(np.asarray(c_slots) == 1, self._drains, 0))
+        return self._cycles(beats, loads, wait)
+
+    def _cycles(self, beats: tuple[Array, Array], loads: tuple[Array, Array], wait: Array | int) -> Array:
+        count, moved = loads[0] + loads[1] + self._residuals, beats[0] + beats[1] + self._residual_beats
+        load = self._begin + moved + count
+        port = np.where(self._split, np.maximum(load, self._stores), load + self._stores)
+        bounds = [self._engine + wait, port, load + self._last]
+        if np.any(self._outstanding <= self._latency):  # as many requests later, the data of the first must be there
+            rounds = (moved - 1) // self._outstanding
+            bounds.append(self._begin + rounds * np.maximum(self._latency + 1, self._outstanding) + self._last)
+        if np.any(self._interval):
+            bounds.append(self._interval * (count + self._commands))
+        bound: Array = functools.reduce(np.maximum, bounds)
+        return bound
+
+
+def _pick(costs: Costs, name: str, index: Array, count: int) -> Array:
+    found: Array = np.choose(index, [costs[f"{name}_{place}"] for place in range(count)])
     return found
 
 
-def sums(table: Array, name: str) -> Array:
+def _sum(costs: Costs, name: str) -> Array:
     """Sum over all tiles of a per-tile factor, such as ``"c_m"`` or ``"a_k"``."""
-    if name.endswith("_k"):
-        along_k: Array = (column(table, "tiles_k") - 1) * column(table, f"{name}_0") + column(table, f"{name}_1")
+    get, axis = costs.__getitem__, name[-1] if name != "tail" else "m"
+    tiles = get(f"tiles_{axis}")
+    if axis == "k":
+        along_k: Array = (tiles - 1) * get(f"{name}_0") + get(f"{name}_1")
         return along_k
-    if name.endswith("_n"):
-        period = column(table, "period_n")
-        along_n: Array = column(table, "tiles_n") // period * ((period - 1) * column(table, f"{name}_0") + column(table, f"{name}_1"))
-        return along_n
-    period = column(table, "period_m")
-    groups = column(table, "tiles_m") // period
-    group = [(period - 1) * column(table, f"{name}_{outer}") + column(table, f"{name}_{outer + 1}") for outer in (0, 2)]
-    along_m: Array = (groups - 1) * group[0] + group[1]
-    return along_m
-
-
-def fetches(table: Array) -> tuple[Array, Array]:
-    """How often each tile of A and of B is loaded."""
-    tiles = np.stack([column(table, f"tiles_{axis}") for axis in "mnk"])
-    order = np.stack([column(table, name) for name in ("outer", "middle", "inner")])
-    rows = np.arange(len(table))
-    inner = tiles[order[2], rows]
-
-    def sweeps(axis: int, slots: Array) -> Array:
-        position = (order == axis).argmax(axis=0)
-        others = tiles[(axis + 1) % 3] * tiles[(axis + 2) % 3]
-        inside = np.where(position == 1, inner, others)
-        once = (position == 2) | (slots >= inside)
-        return np.where(once, 1, tiles[axis])
-
-    share = column(table, "a_share")
-    a = np.where(share != 0, tiles[1] // np.maximum(share, 1), sweeps(1, column(table, "a_slots")))
-    return a, sweeps(0, column(table, "b_slots"))
+    period = get(f"period_{axis}")
+    groups = tiles // period
+    one = [(period - 1) * get(f"{name}_{place}") + get(f"{name}_{place + 1}") for place in ((0, 2) if axis == "m" else (0,))]
+    along: Array = (groups - 1) * one[0] + one[-1]
+    return along
 
 
 def lower_bound(table: Array) -> Array:
-    """Cycles that no run can undercut: the compute engine between the first loads and the last store, and the port.
+    """Cycles that no run of a row can undercut (see `Bounds`).
 
     Parameters
     ----------
@@ -106,25 +175,5 @@ def lower_bound(table: Array) -> Array:
     -------
     (rows,) int64
     """
-    get = lambda name: column(table, name)  # noqa: E731
-    tiles = get("tiles_m") * get("tiles_n") * get("tiles_k")
-    one_n, one_k = get("period_n") == 1, get("tiles_k") == 1
-    first_m = (get("period_m") == 1) + 2 * (get("tiles_m") == get("period_m"))
-    rows = np.arange(len(table))
-    a_first = table[rows, INDEX["a_m_0"] + first_m] * np.where(one_k, get("a_k_1"), get("a_k_0"))
-    b_first = np.where(one_n, get("b_n_1"), get("b_n_0")) * np.where(one_k, get("b_k_1"), get("b_k_0"))
-    prologue = np.where(get("prologue") > 0, get("prologue") + 1, 0)
-    head = get("sets") + 1 + prologue + a_first + 1 + b_first + get("latency") + 1
-    compute = sums(table, "c_m") * sums(table, "c_n") * sums(table, "c_k") + tiles * (1 + get("preload"))
-    last_store = get("s_m_3") * get("c_n_1")
-    engine = head + compute + get("tail_3") + last_store + 2 + get("store_latency")
-    fetch_a, fetch_b = fetches(table)
-    load = sums(table, "a_m") * sums(table, "a_k") * fetch_a + sums(table, "b_n") * sums(table, "b_k") * fetch_b
-    load += (get("tiles_m") * fetch_a + get("tiles_n") * fetch_b) * get("tiles_k") + prologue
-    stores = get("tiles_m") * get("tiles_n")
-    out_beats = sums(table, "s_m") * sums(table, "c_n")
-    load += get("residual") * (out_beats + stores)
-    store = out_beats + stores * (1 + get("store_latency"))
-    port = np.where(get("split") != 0, np.maximum(load, store), load + store) + get("sets") + 1
-    bound: Array = np.maximum(engine, port)
-    return bound
+    get = {name: table[:, place] for name, place in INDEX.items()}
+    return Bounds(get).cycles([get[name] for name in ("outer", "middle", "inner")], get["a_slots"], get["b_slots"], get["c_slots"])

@@ -13,7 +13,7 @@ from celosia.compiler.accelerator.vectorised import score_structure
 from celosia.explore import accelerator_search
 from celosia.explore.accelerator import in_words, require_exact, sensitivity, simulate_accelerator
 from celosia.explore.accelerator_audit import audit
-from celosia.explore.accelerator_balanced import SLOTS as FEW_SLOTS
+from celosia.explore.accelerator_balanced import BALANCED_SLOTS
 from celosia.explore.accelerator_search import SLOTS, best_schedule
 from celosia.explore.accelerator_selftest import random_case, random_design, selftest_accelerator, shrink
 from celosia.hw import DesignPoint
@@ -254,7 +254,7 @@ def test_slots_of_one_tile_of_a_and_b_with_two_of_c_are_searched():
     op = Convolution(height=4, width=5, channels=3, filters=3, kernel=(3, 3), pad=1, groups=3)
     problem = Problem(machine=machine_of(point), op=op, output=typical_output("int8"))
     assert {(a, b) for a, b, _, _ in SLOTS} == {(a, b) for a in (1, 2, 4) for b in (1, 2, 4)}
-    found, few = (best_schedule(problem, timing=MemoryTiming(latency=5), slots=slots) for slots in (SLOTS, FEW_SLOTS))
+    found, few = (best_schedule(problem, timing=MemoryTiming(latency=5), slots=slots) for slots in (SLOTS, BALANCED_SLOTS))
     assert found.cycles < few.cycles
 
 
