@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _COMMON = (
     "-DVM_TRACE=1",
     "-DVM_TRACE_VCD=1",
 )
+_TRIAL = '#include <string>\n#include <thread>\nextern "C" int trial(int x) { return static_cast<int>(std::to_string(x).size()); }\n'
 _VECTORS = ("-ftree-slp-vectorize", "-fvect-cost-model=unlimited")
 _AVX2 = ("-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mlzcnt", "-mmovbe", "-mf16c", "-mpopcnt", "-mcx16")
 
@@ -253,8 +255,27 @@ def _report_compiler() -> dict[str, Any]:
         compiler = require_compiler()
     except ToolNotFoundError as error:
         return _record("compiler", found=False, hint=str(error))
-    version = f"zig {version_of('ziglang')}" if compiler.kind == "zig" else _first_line([*compiler.command, "--version"])
-    return _record("compiler", found=True, path=shlex.join(compiler.command), version=version)
+    path = shlex.join(compiler.command)
+    if compiler.kind == "zig":  # a trial would take a minute at the first time
+        return _record("compiler", found=True, path=path, version=f"zig {version_of('ziglang')}")
+    version, failure = _first_line([*compiler.command, "--version"]), _trial(compiler)
+    hint = f"it does not compile: {failure}; {_INSTALL_COMPILER}" if failure else ""
+    return _record("compiler", found=not failure, path=path, version=version, hint=hint)
+
+
+def _trial(compiler: Compiler) -> str:
+    """What a compiler says that cannot make a shared library of three lines of C++; empty if it can."""
+    with tempfile.TemporaryDirectory(prefix="celosia-") as folder:
+        command = [*compiler.command, *compiler.model_flags, *compiler.link_flags, "-x", "c++", "-", "-o", "trial.so", "-lpthread"]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, input=_TRIAL, capture_output=True, text=True, timeout=60, check=False, errors="replace"
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or [f"exit code {done.returncode}"])[0] if done.returncode else ""
 
 
 def _report_package(name: str, hint: str) -> dict[str, Any]:

@@ -147,6 +147,18 @@ def test_the_report_names_every_tool() -> None:
     assert all(record["version"] and record["path"] and not record["hint"] for record in records.values() if record["found"])
 
 
+def test_a_compiler_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "g++"
+    fake.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo "g++ 1";; *) echo "note" >&2; echo "fatal error: no header" >&2; exit 1;; esac\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("CELOSIA_CXX", str(fake))
+    record = next(record for record in toolchain_report() if record["tool"] == "compiler")
+    assert (record["found"], record["version"]) == (False, "g++ 1")
+    assert record["hint"].startswith("it does not compile: fatal error: no header; install g++")
+
+
 def test_an_unwritable_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path / "file" / "cache"))
