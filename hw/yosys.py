@@ -53,10 +53,11 @@ class Yosys:
             raise ToolNotFoundError("Yosys is missing: the Python package pyosys is not installed; run pip install pyosys")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         try:
-            self._process = subprocess.Popen([sys.executable, str(_RUNNER)], text=True, errors="replace", **pipes)  # type: ignore[call-overload]
+            self._process = subprocess.Popen([sys.executable, "-S", str(_RUNNER)], text=True, errors="replace", **pipes)  # type: ignore[call-overload]
         except OSError as error:
             raise ToolFailedError(f"Yosys did not run: {error}") from error
-        self._write(json.dumps({"path": [entry for entry in sys.path if entry], "make": make}))
+        path = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry)]  # it is started without those of the installation
+        self._write(json.dumps({"path": path, "make": make}))
 
     def __enter__(self) -> Yosys:
         return self
