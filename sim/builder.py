@@ -155,6 +155,7 @@ class Job:
     def ensure(self) -> float:
         """Build the library unless it is in the cache; returns the seconds that it took."""
         if self.path.exists():
+            self.cache.touch(self.path.parent)
             return 0.0
         started = time.perf_counter()
         waiting = partial(self.progress, "wait for another process that builds this design")

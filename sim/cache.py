@@ -1,5 +1,7 @@
 """The content-addressed cache: keys, locks, and entries that appear whole or not at all.
 
+Of a kind that takes more than ``CELOSIA_CACHE_GIB``, what was not used for a day is removed.
+
 Layout: ``<kind>/<key>/`` are entries, ``locks/<key>.lock`` their locks, ``work/<key>.<random>/`` entries in the making,
 ``logs/<key>.log`` what a failed tool said.
 """
@@ -10,9 +12,11 @@ import contextlib
 import errno
 import functools
 import hashlib
+import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +31,22 @@ def cache_root() -> Path:
         return Path(own).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()).absolute() / "celosia"
+
+
+_DAY, _TRIM_EVERY = 86400.0, 32
+_DEFAULT_GIB = 4.0
+
+
+def _limit_bytes() -> float:
+    """``CELOSIA_CACHE_GIB``, else 4 GiB."""
+    text = os.environ.get("CELOSIA_CACHE_GIB", "")
+    try:
+        limit = float(text or _DEFAULT_GIB)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < math.inf:
+        raise CelosiaError(f"CELOSIA_CACHE_GIB must be a number of GiB from 0, such as 4, not {text!r}")
+    return limit * 2**30
 
 
 def digest(parts: Iterable[str]) -> str:
@@ -74,15 +94,38 @@ class Cache:
         Raises
         ------
         CelosiaError
-            If the cache cannot be written.
+            If the cache cannot be written, or its limit is no number.
         """
         entry = self.entry(kind, key)
         if entry.is_dir():
+            self.touch(entry)
             return entry
+        limit = _limit_bytes()
         with self._explained(), self._locked(key, waiting):
             if not entry.is_dir():
                 self._make(entry, key, make)
+                with contextlib.suppress(OSError):  # others work here, too
+                    self._trim(entry.parent, limit)
         return entry
+
+    @staticmethod
+    def touch(entry: Path) -> None:
+        """Mark an entry as used now."""
+        with contextlib.suppress(OSError):  # a cache that can only be read
+            os.utime(entry)
+
+    def _trim(self, folder: Path, limit: float) -> None:
+        """Remove what was not used for a day, the longest unused first, while the entries of a kind take more bytes than the limit."""
+        entries = sorted((path.stat().st_mtime, path) for path in folder.iterdir())
+        if len(entries) % _TRIM_EVERY:
+            return
+        sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for _, path in entries}
+        excess, yesterday = sum(sizes.values()) - limit, time.time() - _DAY
+        for used, path in entries:
+            if excess <= 0 or used > yesterday:
+                break
+            shutil.rmtree(path, ignore_errors=True)
+            excess -= sizes[path]
 
     def discard(self, kind: str, key: str) -> None:
         """Remove an entry that turned out to be unusable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from celosia.hw.design_point import DesignPoint
 from celosia.intrinsics import CelosiaError, HashMismatchError, ToolFailedError, ToolNotFoundError
 from celosia.sim import Library, build, simulate_gemm, toolchain, toolchain_report
+from celosia.sim import cache as cache_module
 from celosia.sim.cache import Cache, digest
 
 from .blocks import toy
@@ -165,6 +167,36 @@ def test_an_unwritable_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(CelosiaError, match=r"cannot be written .*CELOSIA_CACHE") as caught:
         build(toy())
     assert "\n" not in str(caught.value)
+
+
+def test_a_cache_above_its_limit_loses_what_was_not_used_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_TRIM_EVERY", 1)
+    cache, now = Cache(tmp_path), time.time()
+
+    def fill(folder: Path) -> None:
+        (folder / "file").write_bytes(b"x" * 1024)
+
+    for key, days in (("oldest", 9), ("older", 3), ("old", 2), ("fresh", 0)):
+        entry = cache.ensure("libraries", key, fill)
+        os.utime(entry, (now - 86400 * days,) * 2)
+    assert cache.ensure("libraries", "older", lambda folder: pytest.fail("made again")).stat().st_mtime > now - 60
+    monkeypatch.setenv("CELOSIA_CACHE_GIB", str(3.5 * 1024 / 2**30))
+
+    def left() -> set[str]:
+        return {entry.name for entry in (tmp_path / "libraries").iterdir()}
+
+    cache.ensure("libraries", "new", lambda folder: None)
+    assert left() == {"older", "old", "fresh", "new"}
+    monkeypatch.setenv("CELOSIA_CACHE_GIB", "0")
+    cache.ensure("libraries", "newer", lambda folder: None)
+    assert left() == {"older", "fresh", "new", "newer"}, "what was used today stays"
+
+
+@pytest.mark.parametrize("limit", ["much", "-1", "inf", "nan"])
+def test_a_limit_of_the_cache_that_is_no_size_is_one_sentence(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELOSIA_CACHE_GIB", limit)
+    with pytest.raises(CelosiaError, match=f"^CELOSIA_CACHE_GIB must be a number of GiB from 0, such as 4, not '{limit}'$"):
+        Cache(tmp_path).ensure("libraries", "key", lambda folder: None)
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
