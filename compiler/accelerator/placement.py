@@ -50,6 +50,8 @@ class Placement:
         Axes of the output's pixels: images, rows, columns.
     outer : tuple of str
         Axes that are turns.
+    slices, lines : tuples of Dimension
+        Dimensions of the activations that turns choose from, and those that windows walk along (rows, columns; without those of 1).
     """
 
     einsum: Einsum
@@ -63,6 +65,8 @@ class Placement:
     filters: tuple[str, ...]
     window: tuple[str, ...]
     channels: tuple[str, ...]
+    slices: tuple[Dimension, ...]
+    lines: tuple[Dimension, ...]
 
     @property
     def macs(self) -> int:
@@ -282,7 +286,7 @@ class _Search:
         first = windows[0]
         if first is None or any(window is not None and window.shape != first.shape for window in windows):
             return None
-        return self._answer(first, turns, tuple(outer), tuple(images), slices)
+        return self._answer(first, turns, tuple(outer), tuple(images), slices, pixels)
 
     def _turns(
         self, outer: Sequence[str], slices: Sequence[Dimension], pixels: Sequence[Dimension]
@@ -315,6 +319,7 @@ class _Search:
         outer: tuple[str, ...],
         images: tuple[str, ...],
         slices: Sequence[Dimension],
+        lines: Sequence[Dimension],
     ) -> Placement:
         einsum, extents = self.einsum, self.extents
         filters = [axis for axis in self._output_order() if self.roles[axis] == "bc" and axis not in outer]
@@ -330,6 +335,7 @@ class _Search:
             filters=groups * math.prod(extents[axis] for axis in filters),
             zero_point=einsum.a.fill if einsum.a.guards else 0,
             groups=groups,
+            still=all(other is None or other.corner == window.corner for other, _, _ in turns),
         )
         sums, copies = self._sums(op, turns, outer, slices)
         answer = Placement(
@@ -344,6 +350,8 @@ class _Search:
             filters=tuple(filters),
             window=window.taps,
             channels=tuple(self.channels),
+            slices=tuple(slices),
+            lines=tuple(lines),
         )
         self._check_weights(answer)
         return answer
@@ -401,8 +409,11 @@ class _Search:
         return number
 
 
-def _convolution(window: Window, *, images: int, channels: int, filters: int, zero_point: int, groups: int) -> Convolution:
-    """The convolution of a window, with ``pad`` where its border is the same on all sides."""
+def _convolution(window: Window, *, images: int, channels: int, filters: int, zero_point: int, groups: int, still: bool) -> Convolution:
+    """The convolution of a window, with ``pad`` where its border is the same on all sides.
+
+    Pixels without neighbours lie in a column, unless windows of other turns begin elsewhere (not ``still``).
+    """
     op = Convolution(
         images=images,
         height=window.size[0],
@@ -417,7 +428,7 @@ def _convolution(window: Window, *, images: int, channels: int, filters: int, ze
         zero_point=zero_point,
         groups=groups,
     )
-    if op.corner == (0, 0) and images == 1 and (op.height == 1 or op.width == 1) and op.kernel == (1, 1) and op.stride == 1:
+    if still and op.corner == (0, 0) and images == 1 and (op.height == 1 or op.width == 1) and op.kernel == (1, 1) and op.stride == 1:
         rows, columns = pixel_grid(op.height * op.width)
         op = replace(op, height=rows, width=columns, out=(rows, columns))
     pad = max(-window.corner[0], 0)

@@ -177,10 +177,10 @@ def _line(dim: Dimension, roles: Mapping[str, str], extents: Mapping[str, int]) 
             line = replace(line, tap=axis, taps=extents[axis], dilation=coefficient)
         else:
             return None
-    return line if _bordered(dim, extents) else None
+    return line if bordered(dim, extents) else None
 
 
-def _bordered(dim: Dimension, extents: Mapping[str, int]) -> bool:
+def bordered(dim: Dimension, extents: Mapping[str, int]) -> bool:
     """Whether exactly what lies outside of the tensor is not read."""
     low, high = dim.index.bounds(extents)
     inside = [low, high + 1]

@@ -271,6 +271,16 @@ def test_types_and_machines_must_agree():
     assert answer.change == "a design with channel_words above 0"
 
 
+@pytest.mark.parametrize("size", [(1, 5), (5, 1)])
+@pytest.mark.parametrize("steps", [(4, 4, 1), (4, 5, 1), (3, 2, 0)])
+def test_transposed_convolutions_of_one_row_keep_their_corners(size, steps):
+    """Their phases read neighbours, so their pixels are no column."""
+    operator = from_te("T2D", (1, *size, 3, 4, *steps))
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    lowered = lower_operator(operator, make(), Schedule(m=1, n=1, k=1))
+    assert np.array_equal(run(lowered, make(), inputs), operator.reference(inputs))
+
+
 def test_sums_over_turns_may_need_k_inside():
     operator = parse("conv3d:1x4x6x6x3,4x3x3x3,s2,p1")
     with pytest.raises(ScheduleError, match="too few slots for its unfinished output tiles"):
