@@ -18,6 +18,10 @@ from .contraction import Contraction
 from .errors import MappingError, ParameterError
 from .instruction import Instruction
 from .numerics import Overflow
+from .window_tile import WindowTile
+
+Tile = Contraction | WindowTile
+"""What a recorded intrinsic computes."""
 
 ANNOTATION = "celosia.intrinsic"
 """Block annotation that every implementation carries, so that a pass can tell a tensorized block from any other."""
@@ -28,7 +32,7 @@ FAULTS = ("index", "signedness")
 TILE_FUNCTION = "celosia.tile"
 """Function in TVM's table that a recorded tile calls: the intrinsic's name, then data pointer, offset and strides of a, b and c."""
 
-_registered: dict[str, Contraction] = {}
+_registered: dict[str, Tile] = {}
 
 
 def install_stub() -> None:
@@ -51,6 +55,11 @@ def intrinsic_name(contraction: Contraction, *, design_hash: str | None = None, 
     """
     einsum = contraction.einsum.replace("->", "_").replace(",", "_")
     return f"celosia_{einsum}_{contraction.label}_{design_hash or 'loops'}" + (f"_faulty_{fault}" if fault else "")
+
+
+def window_name(tile: WindowTile) -> str:
+    """Name in TVM's table of a recorded tile of windows."""
+    return f"celosia_window_{tile.label}_recorded"
 
 
 def register(instruction: Instruction, *, design_hash: str | None = None, fault: str | None = None) -> str:
@@ -79,13 +88,13 @@ def register(instruction: Instruction, *, design_hash: str | None = None, fault:
     return _register(name, contraction, lambda: implementation(contraction, symbol=symbol, fault=fault))
 
 
-def register_tile(contraction: Contraction) -> str:
+def register_tile(tile: Tile) -> str:
     """Make a tile known to TVM whose calls are recorded, not computed (`TILE_FUNCTION`); return its name there."""
-    name = intrinsic_name(contraction, design_hash="recorded")
-    return _register(name, contraction, lambda: _parse(_header(contraction, strided=True) + _record(contraction, name)))
+    name = window_name(tile) if isinstance(tile, WindowTile) else intrinsic_name(tile, design_hash="recorded")
+    return _register(name, tile, lambda: _parse(_header(tile, strided=True) + _record(tile, name)))
 
 
-def _register(name: str, contraction: Contraction, implement: Callable[[], Any]) -> str:
+def _register(name: str, contraction: Tile, implement: Callable[[], Any]) -> str:
     known = _registered.get(name)
     if known is None:
         from tvm.s_tir import TensorIntrin
@@ -97,15 +106,15 @@ def _register(name: str, contraction: Contraction, implement: Callable[[], Any])
     return name
 
 
-def registered() -> dict[str, Contraction]:
+def registered() -> dict[str, Tile]:
     """What `register` has made known so far, by name."""
     return dict(_registered)
 
 
 @functools.lru_cache(maxsize=4096)
-def description(contraction: Contraction) -> Any:
+def description(tile: Tile) -> Any:
     """PrimFunc that TVM matches blocks against: ``C += A x B`` on contiguous tiles."""
-    return _parse(_header(contraction, strided=False) + _loops(contraction, _index(contraction), _product(contraction)))
+    return _parse(_header(tile, strided=False) + _loops(tile, _index(tile), _product(tile)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -137,19 +146,19 @@ def _parse(body: str) -> Any:
     return tvm.script.from_source("@T.prim_func(s_tir=True)\n" + body)
 
 
-def _header(contraction: Contraction, *, strided: bool) -> str:
+def _header(tile: Tile, *, strided: bool) -> str:
     buffers = []
     for operand in "abc":
-        strides = ", ".join("T.int32()" for _ in contraction.operand_axes(operand))
+        strides = ", ".join("T.int32()" for _ in tile.operand_axes(operand))
         suffix = f", strides=[{strides}]" if strided and strides else ""
-        shape = _tuple(str(extent) for extent in contraction.shape(operand))
-        buffers.append(f'{operand.upper()}: T.Buffer({shape}, "{contraction.dtype(operand).container}", offset_factor=1{suffix})')
+        shape = _tuple(str(extent) for extent in tile.shape(operand))
+        buffers.append(f'{operand.upper()}: T.Buffer({shape}, "{tile.dtype(operand).container}", offset_factor=1{suffix})')
     return (
         f"def intrinsic({', '.join(buffers)}):\n"
         '    with T.sblock("root"):\n'
-        + (f'        T.sblock_attr({{"{ANNOTATION}": "{contraction.label}"}})\n' if strided else "")
-        + f"        T.reads({', '.join(_region(contraction, operand) for operand in 'cab')})\n"
-        + f"        T.writes({_region(contraction, 'c')})\n"
+        + (f'        T.sblock_attr({{"{ANNOTATION}": "{tile.label}"}})\n' if strided else "")
+        + f"        T.reads({', '.join(_region(tile, operand) for operand in 'cab')})\n"
+        + f"        T.writes({_region(tile, 'c')})\n"
     )
 
 
@@ -158,13 +167,15 @@ def _tuple(items: Any) -> str:
     return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
 
 
-def _region(contraction: Contraction, operand: str) -> str:
-    extents = contraction.shape(operand)
+def _region(tile: Tile, operand: str) -> str:
+    extents = tile.shape(operand)
     return f"{operand.upper()}[{', '.join(f'0:{extent}' for extent in extents) or '()'}]"
 
 
-def _index(contraction: Contraction) -> dict[str, str]:
-    return {operand: ", ".join(f"v_{axis}" for axis in contraction.operand_axes(operand)) or "()" for operand in "abc"}
+def _index(tile: Tile) -> dict[str, str]:
+    if isinstance(tile, WindowTile):
+        return tile.index
+    return {operand: ", ".join(f"v_{axis}" for axis in tile.operand_axes(operand)) or "()" for operand in "abc"}
 
 
 def _zeros(contraction: Contraction, operand: str) -> str:
@@ -174,23 +185,23 @@ def _zeros(contraction: Contraction, operand: str) -> str:
     return ", ".join([*(f"v_{axis}" for axis in axes[:-1]), "0"])
 
 
-def _product(contraction: Contraction, *, flip: bool = False) -> str:
-    acc = contraction.acc.container
+def _product(tile: Tile, *, flip: bool = False) -> str:
+    acc = tile.acc.container
     a = "A[{a}]"
     if flip:
-        container = contraction.a.container
+        container = tile.a.container
         a = f'T.reinterpret("{"u" if container.signed else ""}int{container.width}", {a})'
     return f'T.cast({a}, "{acc}") * T.cast(B[{{b}}], "{acc}")'
 
 
-def _loops(contraction: Contraction, index: dict[str, str], product: str) -> str:
-    axes = contraction.axes
+def _loops(tile: Tile, index: dict[str, str], product: str) -> str:
+    axes = tile.axes
     update = f"C[{index['c']}] = C[{index['c']}] + {product.format(**index)}\n"
     if not axes:
         # A tile without axes: the compiler puts a unit loop where the loops of the tile would be, and TVM compares it.
         return f'        for _unit in range(1):\n            with T.sblock("update"):\n                {update}'
-    extents = [str(contraction.extents[axis]) for axis in axes]
-    kinds = "".join("S" if axis in contraction.c_axes else "R" for axis in axes)
+    extents = [str(tile.extents[axis]) for axis in axes]
+    kinds = "".join("S" if axis in tile.c_axes else "R" for axis in axes)
     loops = f"T.grid({', '.join(extents)})" if len(axes) > 1 else f"range({extents[0]})"
     return (
         f"        for {', '.join(axes)} in {loops}:\n"
@@ -208,11 +219,11 @@ def _call(contraction: Contraction, symbol: str) -> str:
     return f'        T.evaluate(T.call_extern("int32", "{symbol}", {", ".join(pointers + strides)}))\n'
 
 
-def _record(contraction: Contraction, name: str) -> str:
+def _record(tile: Tile, name: str) -> str:
     # Offsets count from the start of the buffer that the tile lies in, whatever storage TVM gives it later.
     arguments = []
     for operand in "abc":
         tensor = operand.upper()
-        strides = (f"{tensor}.strides[{number}]" for number in range(len(contraction.operand_axes(operand))))
+        strides = (f"{tensor}.strides[{number}]" for number in range(len(tile.operand_axes(operand))))
         arguments += [f"{tensor}.data", f"{tensor}.elem_offset", *strides]
     return f'        T.evaluate(T.call_packed("{TILE_FUNCTION}", "{name}", {", ".join(arguments)}))\n'

@@ -1,7 +1,8 @@
 """From a module that TVM scheduled, tile by tile, to a program of the accelerator.
 
-A tile is ``C[m, n] += A[m, k] * B[n, k]``; the module may lay tiles in any order and cut its loops as it likes. Its tile calls are
-recorded and become the same commands, through the same caches of tiles, that the accelerator's own schedules become.
+A tile is ``C[m, n] += A[m, k] * B[n, k]``, or the same over windows (`WindowTile`); the module may lay tiles in any order and cut its
+loops as it likes. Its tile calls are recorded and become the same commands, through the same caches of tiles, that the accelerator's
+own schedules become.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from ...intrinsics import Contraction, DType, Instruction, Overflow, ScheduleErr
 from ...intrinsics.accelerator import AcceleratorMachine, Program
 from ...intrinsics.accelerator.machine import ceil_div
 from ...intrinsics.numerics import Array
-from ...intrinsics.tensor_intrin import register_tile
+from ...intrinsics.tensor_intrin import Tile, register_tile
+from ...intrinsics.window_tile import WindowTile
 from .job import result_of
 from .lower import Tiles, assemble, check_fit, memory_image
 from .operator_program import Engine
 from .problem import KTile, MTile, NTile, Problem
 from .recording import RecordedModule
-from .schedule import Schedule, Step, Turn, emit
+from .schedule import Schedule, Step, emit
+from .tile_cut import check_cut
 from .tile_layout import Layout, layout_of
 
 
@@ -37,6 +40,36 @@ def tile_instruction(machine: AcceleratorMachine, *, m: int, n: int, k: int) -> 
 def tile_intrinsic(machine: AcceleratorMachine, *, m: int, n: int, k: int) -> str:
     """Name of the tensor intrinsic of a tile, for ``sch.tensorize``; of any size, since its calls are recorded first."""
     return register_tile(tile_instruction(machine, m=m, n=n, k=k).contraction)
+
+
+def window_tile(
+    machine: AcceleratorMachine,
+    *,
+    pixels: tuple[int, int] = (1, 1),
+    filters: int = 1,
+    window: tuple[int, int] = (1, 1),
+    channels: int = 1,
+    stride: int = 1,
+    dilation: int = 1,
+    depthwise: bool = False,
+) -> WindowTile:
+    """A tile of a convolution over windows, on the types of a machine; parameters are those of `WindowTile`."""
+    return WindowTile(
+        pixels=pixels,
+        filters=filters,
+        window=window,
+        channels=channels,
+        stride=stride,
+        dilation=dilation,
+        depthwise=depthwise,
+        a=machine.a,
+        b=machine.b,
+    )
+
+
+def window_intrinsic(machine: AcceleratorMachine, **sizes: Any) -> str:
+    """Name of the tensor intrinsic of a `window_tile`, for ``sch.tensorize``."""
+    return register_tile(window_tile(machine, **sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +127,7 @@ def lower_module(
     lag: int = 1,
     macs: int | None = None,
 ) -> TvmProgram:
-    """The program of a module (or of a TVM schedule) whose tile is tensorized by `tile_intrinsic`.
+    """The program of a module (or of a TVM schedule) whose tile is tensorized by `tile_intrinsic` or `window_intrinsic`.
 
     Parameters
     ----------
@@ -111,18 +144,18 @@ def lower_module(
         If the module's tiles cannot be expressed by commands; says which, and what is allowed.
     """
     recorded = RecordedModule(getattr(module, "mod", module))
-    _check_types(recorded.contraction, machine)
+    _check_types(recorded.tile, machine)
     layout = layout_of(recorded.calls)
-    problem = Problem(machine=machine, op=layout.op, copies=(layout.turns,) * 3)
+    problem = Problem(machine=machine, op=layout.op, copies=layout.copies)
     schedule, tiles, products = _products(problem, layout, (a_slots, b_slots, c_slots, lag))
     check_fit(problem, schedule)
-    useful = problem.op.macs * layout.turns if macs is None else macs
+    useful = problem.op.macs * len(layout.turns) if macs is None else macs
     program = assemble(problem, schedule, tiles, emit(schedule, products), macs=useful)
     copied = tuple(operand for operand, tensor in recorded.tensors.items() if tensor.parameter is None)
     return TvmProgram(program=program, problem=problem, schedule=schedule, copied=copied, _module=recorded, _layout=layout)
 
 
-def _check_types(tile: Contraction, machine: AcceleratorMachine) -> None:
+def _check_types(tile: Tile, machine: AcceleratorMachine) -> None:
     if (tile.a, tile.b) != (machine.a, machine.b):
         raise ScheduleError(f"tiles are {tile.a} x {tile.b}; the design computes with {machine.a} x {machine.b}")
     if machine.max_k is None and machine.acc.width < tile.acc.width:
@@ -132,18 +165,16 @@ def _check_types(tile: Contraction, machine: AcceleratorMachine) -> None:
 def _products(problem: Problem, layout: Layout, slots: tuple[int, int, int, int]) -> tuple[Schedule, Tiles, list[Step]]:
     """Slots, tiles, and the products of tiles in the order of the calls."""
     m_size, n_size, k_size = layout.tile
-    rows, cols, pixels = problem.block_rows, problem.machine.cols, problem.pixels
+    cols = problem.machine.cols
     firsts = [np.unique(values) for values in (layout.m, layout.n, layout.k)]
-    _check_cut(problem, layout, firsts)
+    check_cut(problem, layout, firsts)
     tiles = (
-        [MTile(rows=m_size, blocks=ceil_div(m_size, rows), image=int(at) // pixels, first=int(at) % pixels) for at in firsts[0]],
+        [_m_tile(problem, layout, int(at)) for at in firsts[0]],
         [NTile(blocks=ceil_div(n_size, cols), cols=n_size, first=int(at) // cols, channel=int(at)) for at in firsts[1]],
         [KTile(chunks=ceil_div(k_size, problem.chunk), elements=k_size, first=int(at) // problem.chunk) for at in firsts[2]],
     )
-    if problem.machine.weight_stationary:
-        tiles = ([MTile(rows=tile.rows, blocks=1, image=tile.image, first=tile.first) for tile in tiles[0]], *tiles[1:])
     schedule = Schedule(
-        m=ceil_div(m_size, rows),
+        m=layout.pixels[0] if problem.strips else ceil_div(m_size, problem.block_rows),
         n=ceil_div(n_size, cols),
         k=ceil_div(k_size, problem.chunk),
         a_slots=slots[0],
@@ -154,34 +185,38 @@ def _products(problem: Problem, layout: Layout, slots: tuple[int, int, int, int]
     indices = (np.searchsorted(first, values) for first, values in zip(firsts, (layout.m, layout.n, layout.k), strict=True))
     order = list(zip(*(index.tolist() for index in indices), layout.turn.tolist(), strict=True))
     _check_whole(layout, order, tiles)
-    return schedule, tiles, _steps(order, len(tiles[2]))
+    groups = [_group(problem, tile) for tile in tiles[1]]
+    return schedule, tiles, _steps(layout, order, len(tiles[2]), groups)
 
 
-def _steps(order: list[tuple[int, int, int, int]], depth: int) -> list[Step]:
+def _m_tile(problem: Problem, layout: Layout, at: int) -> MTile:
+    image, first = divmod(at, problem.pixels)
+    if problem.strips:
+        rows, columns = layout.pixels
+        return MTile(rows=columns, blocks=rows, image=image, first=first)
+    size = layout.tile[0]
+    blocks = 1 if problem.machine.weight_stationary else ceil_div(size, problem.block_rows)
+    return MTile(rows=size, blocks=blocks, image=image, first=first)
+
+
+def _group(problem: Problem, tile: NTile) -> int:
+    """Which channels of A a tile of output channels uses, as `steps` counts them."""
+    if problem.vector:
+        return tile.first
+    return tile.channel // problem.op.group_filters if problem.n_groups > 1 else 0
+
+
+def _steps(layout: Layout, order: list[tuple[int, int, int, int]], depth: int, groups: list[int]) -> list[Step]:
     """Products in order; the first and the last of an output tile are known by counting."""
-    turns = [Turn(a=turn, b=turn, c=turn) for turn in range(1 + max(turn for *_, turn in order))]
+    summed = Counter(turn.c for turn in layout.turns)
     done: Counter[tuple[int, int, int]] = Counter()
     steps = []
-    for m, n, k, turn in order:
-        done[m, n, turn] += 1
-        count = done[m, n, turn]
-        steps.append(Step(m, n, k, count == 1, count == depth, 0, turns[turn]))
+    for m, n, k, number in order:
+        turn = layout.turns[number]
+        done[m, n, turn.c] += 1
+        count = done[m, n, turn.c]
+        steps.append(Step(m, n, k, count == 1, count == depth * summed[turn.c], groups[n], turn))
     return steps
-
-
-def _check_cut(problem: Problem, layout: Layout, firsts: list[Array]) -> None:
-    """Refuse tiles that do not begin where loads and stores can."""
-    _, n_size, k_size = layout.tile
-    if (firsts[2] % problem.chunk).any():
-        odd = int(firsts[2][(firsts[2] % problem.chunk) > 0][0])
-        raise ScheduleError(
-            f"a tile of {k_size} products begins at product {odd}; allowed: multiples of {problem.chunk}, or the whole of {problem.depth}"
-        )
-    row, width = problem.machine.cols * problem.output.size, problem.machine.port_bytes
-    step = width if row % width == 0 else row if width % row == 0 else 1
-    if (firsts[1] * problem.output.size % step).any():
-        need = step // problem.output.size
-        raise ScheduleError(f"tiles of {n_size} columns do not begin at beats of the port; allowed: multiples of {need}")
 
 
 def _check_whole(layout: Layout, order: list[tuple[int, int, int, int]], tiles: Tiles) -> None:
@@ -192,7 +227,7 @@ def _check_whole(layout: Layout, order: list[tuple[int, int, int, int]], tiles: 
             raise ScheduleError(
                 f"{count} tiles of {size} along {axis} do not make up {extent}; allowed: tiles that cover every output once"
             )
-    total = counts[0] * counts[1] * counts[2] * layout.turns
+    total = counts[0] * counts[1] * counts[2] * len(layout.turns)
     if len(set(order)) != total or len(order) != total:
         raise ScheduleError(
             f"the module makes {len(order)} tile calls, {len(set(order))} of them different, where {total} products of tiles make the whole"

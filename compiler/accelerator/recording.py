@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ...intrinsics import Contraction, ParameterError, ScheduleError
+from ...intrinsics import ParameterError, ScheduleError
 from ...intrinsics.numerics import Array
-from ...intrinsics.tensor_intrin import ANNOTATION, TILE_FUNCTION, registered
+from ...intrinsics.tensor_intrin import ANNOTATION, TILE_FUNCTION, Tile, registered
 
 _PARALLEL = {1: "parallel", 2: "vectorised", 4: "bound to threads"}
 """Kinds of loops (numbers of TVM's ForKind) that leave no one order of calls."""
@@ -49,8 +49,7 @@ class Calls:
 
     Parameters
     ----------
-    contraction : Contraction
-        Of a tile.
+    tile : Contraction or WindowTile
     tensors : mapping from a, b, c to Tensor
     offsets : mapping from a, b, c to (calls,) int64
         Element at which the tile begins.
@@ -58,7 +57,7 @@ class Calls:
         Elements between neighbours of a tile.
     """
 
-    contraction: Contraction
+    tile: Tile
     tensors: dict[str, Tensor]
     offsets: dict[str, Array]
     strides: dict[str, dict[str, int]]
@@ -85,7 +84,7 @@ class RecordedModule:
 
         function = _main(module)
         block = _tile_block(function)
-        self.contraction = _contraction_of(block)
+        self.tile = _recorded_tile(block)
         self.parameters = [(_static(param), str(param.dtype)) for param in function.params]
         self.tensors = _tensors(function, block)
         _check_nest(module, block)
@@ -141,7 +140,7 @@ class RecordedModule:
         """Data pointer, and offset and strides of each operand of a call."""
         parts, start = {}, 0
         for operand in "abc":
-            count = 2 + len(self.contraction.operand_axes(operand))
+            count = 2 + len(self.tile.operand_axes(operand))
             parts[operand] = (arguments[start], [int(value) for value in arguments[start + 1 : start + count]])
             start += count
         return parts
@@ -167,7 +166,7 @@ class _Recorder:
         parts = self.module.split(arguments)
         self.rows.append([value for _, values in parts.values() for value in values])
         pointer, (offset, *strides) = parts["c"]
-        tile = _tile(self.module.view("c", pointer), offset, strides, self.module.contraction.shape("c"))
+        tile = _tile(self.module.view("c", pointer), offset, strides, self.module.tile.shape("c"))
         wanted = int(offset in self.seen)
         if (tile != wanted).any():
             what = "is set again while it is summed" if wanted else "does not start at zero"
@@ -183,14 +182,14 @@ class _Recorder:
             raise ScheduleError("the module makes no tile call")
         offsets, strides, column = {}, {}, 0
         for operand in "abc":
-            axes = module.contraction.operand_axes(operand)
+            axes = module.tile.operand_axes(operand)
             offsets[operand] = table[:, column]
             steps = table[:, column + 1 : column + 1 + len(axes)]
             if (steps != steps[0]).any():
                 raise ScheduleError(f"the strides of operand {operand} differ between tiles; allowed: one tensor in one layout")
             strides[operand] = dict(zip(axes, steps[0].tolist(), strict=True))
             column += 1 + len(axes)
-        return Calls(contraction=module.contraction, tensors=module.tensors, offsets=offsets, strides=strides)
+        return Calls(tile=module.tile, tensors=module.tensors, offsets=offsets, strides=strides)
 
 
 @dataclass
@@ -295,7 +294,7 @@ def _tile_block(function: Any) -> Any:
     return found[0]
 
 
-def _contraction_of(block: Any) -> Contraction:
+def _recorded_tile(block: Any) -> Tile:
     from tvm.ir import Call, StringImm
 
     from ..einsum_parse import walk

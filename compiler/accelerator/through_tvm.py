@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...intrinsics import MappingError, ScheduleError
+from ...intrinsics import CelosiaError, MappingError, ScheduleError
 from ...intrinsics.accelerator import AcceleratorMachine, Program
 from ...intrinsics.numerics import Array
+from ...intrinsics.tensor_intrin import Tile
 from ..forms import CLASSES
 from ..operators import Operator
+from .batch import ONE, Batch, batch_of
 from .convolution import gemm
 from .from_tvm import TvmProgram, lower_module, tile_instruction, tile_intrinsic
 from .operator_program import Engine
 from .placement import Placement
 from .problem import Problem
 from .schedule import Schedule
-from .tile_module import Tile, tile_inputs, tile_module, tile_near
+from .tile_layout import tile_size
+from .tile_module import tile_inputs, tile_module
+from .tile_near import tile_near
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +33,19 @@ class OperatorModule:
     ----------
     lowered : TvmProgram
     placement : Placement or None
-        Where the module is of the operator's convolution, not of the operator itself.
-    tile : (int, int, int)
+        Where the module is of the operator's convolutions, not of the operator itself.
+    tile : Contraction or WindowTile
     route : str
         ``direct``, or a kind of `routes.Route`.
+    batch : Batch
+        Convolutions of the module.
     """
 
     lowered: TvmProgram
     placement: Placement | None
     tile: Tile
     route: str
+    batch: Batch = ONE
 
     @property
     def program(self) -> Program:
@@ -54,7 +62,8 @@ class OperatorModule:
         if self.placement is None:
             return self.lowered.run(inputs, engine)
         op = self.placement.op
-        given = tile_inputs(op, self.placement.activations(inputs), self.placement.weights(inputs))
+        operands = self.placement.activations(inputs), self.placement.weights(inputs)
+        given = tile_inputs(op, *operands, tile=self.tile, batch=self.batch)
         return self.placement.output(self.lowered.run(given, engine).reshape(-1, op.filters))
 
 
@@ -79,34 +88,60 @@ def lower_through_tvm(
     Raises
     ------
     MappingError, ScheduleError
-        If neither the convolution nor the operator can be tensorized; the message is that of the last way tried.
+        If neither the convolution nor the operator can be tensorized; the message is that of the convolution, if the operator is one.
     """
-    slots = {name: getattr(schedule, name) for name in ("a_slots", "b_slots", "c_slots", "lag")}
+    if placement.corrected:
+        raise MappingError(f"{operator.name} has a zero point, which no module through TVM corrects; allowed: the native way")
     problem = Problem(machine=machine, op=placement.op)
     inner = replace(schedule, order=schedule.order.replace("k", "") + "k")  # always legal; the module's k may be longer than a turn's
-    found = _direct(placement, problem, schedule, slots) or _direct(placement, problem, inner, slots)
+    found, obstacle = _first_direct(placement, problem, (schedule, inner))
     if found is None:
-        tile, module, route = _packed(operator, problem, inner)
-        found = OperatorModule(lowered=lower_module(module, machine, macs=placement.macs, **slots), placement=None, tile=tile, route=route)
+        try:
+            found = _packed(operator, placement, problem, inner)
+        except (MappingError, ScheduleError) as error:
+            raise (obstacle or error) from None
     copied = list(found.lowered.copied)
-    return found, {"through": "tvm", "route": found.route, "tile": list(found.tile), "copied": copied}
+    return found, {"through": "tvm", "route": found.route, "tile": list(tile_size(found.tile)), "copied": copied}
 
 
-def _direct(placement: Placement, problem: Problem, schedule: Schedule, slots: dict[str, int]) -> OperatorModule | None:
-    """Tiles of the convolution as it lies, if it is one and TVM takes them; a tile of one tap must be whole beats."""
-    op = placement.op
-    if placement.copies != (1, 1, 1) or not (problem.regular or op.is_gemm):
-        return None
-    tile = tile_near(problem, schedule)
-    try:
-        module = tile_module(op, problem.machine, tile=tile, order=schedule.order)
-        lowered = lower_module(module, problem.machine, macs=placement.macs, **slots)
-    except (MappingError, ScheduleError):
-        return None
-    return OperatorModule(lowered=lowered, placement=placement, tile=tile, route="direct")
+def _first_direct(
+    placement: Placement, problem: Problem, schedules: Sequence[Schedule]
+) -> tuple[OperatorModule | None, CelosiaError | None]:
+    """The first schedule that the convolutions take as they lie, or the first obstacle."""
+    batch = batch_of(placement)
+    if batch is None:
+        return None, None
+    obstacle = None
+    products = [False] if problem.op.is_gemm and not batch.extents else []
+    for windows, schedule in itertools.product([*products, True], schedules):
+        try:
+            return _direct(placement, problem, schedule, batch, windows=windows), None
+        except (MappingError, ScheduleError) as error:
+            obstacle = obstacle or error
+    return None, obstacle
 
 
-def _packed(operator: Operator, problem: Problem, schedule: Schedule) -> tuple[Tile, Any, str]:
+def _direct(placement: Placement, problem: Problem, schedule: Schedule, batch: Batch, *, windows: bool) -> OperatorModule:
+    tile = tile_near(problem, schedule, windows=windows)
+    module = tile_module(placement.op, problem.machine, tile=tile, order=schedule.order, batch=batch)
+    return OperatorModule(
+        lowered=_lowered(placement, problem, module, schedule), placement=placement, tile=tile, route="direct", batch=batch
+    )
+
+
+def _lowered(placement: Placement, problem: Problem, module: Any, schedule: Schedule) -> TvmProgram:
+    return lower_module(
+        module,
+        problem.machine,
+        a_slots=schedule.a_slots,
+        b_slots=schedule.b_slots,
+        c_slots=schedule.c_slots,
+        lag=schedule.lag,
+        macs=placement.macs,
+    )
+
+
+def _packed(operator: Operator, placement: Placement, problem: Problem, schedule: Schedule) -> OperatorModule:
     """The operator by one of the routes of the compiler; the module packs what does not lie as tiles need it."""
     from .. import tensorize
     from ..schedule import schedule_space
@@ -115,14 +150,15 @@ def _packed(operator: Operator, problem: Problem, schedule: Schedule) -> tuple[T
     machine, rows, cols = problem.machine, problem.block_rows, problem.machine.cols
     units = {"m": rows, "n": cols, "k": Problem(machine=machine, op=gemm(1, 1, 1)).chunk}
     wanted = {"m": schedule.m * rows, "n": schedule.n * cols, "k": schedule.k * problem.chunk}
-    tile = {axis: _near(wanted[axis], classes.get(axis, 1), units[axis]) for axis in "mnk"}
-    instruction = tile_instruction(machine, **tile)
+    sizes = {axis: _near(wanted[axis], classes.get(axis, 1), units[axis]) for axis in "mnk"}
+    instruction = tile_instruction(machine, **sizes)
     space = schedule_space(operator, instruction)
     names = {CLASSES[loop.role] for route in space.routes for loop in route.split_loops}
     order = "".join(axis for axis in schedule.order if axis in names)
     chosen = space.schedule({"order": order} if order else {})
-    module = tensorize.apply(operator, instruction, chosen, intrinsic=tile_intrinsic(machine, **tile))
-    return (tile["m"], tile["n"], tile["k"]), module, chosen.route.kind
+    module = tensorize.apply(operator, instruction, chosen, intrinsic=tile_intrinsic(machine, **sizes))
+    lowered = _lowered(placement, problem, module, schedule)
+    return OperatorModule(lowered=lowered, placement=None, tile=instruction.contraction, route=chosen.route.kind)
 
 
 def _near(wanted: int, extent: int, unit: int) -> int:

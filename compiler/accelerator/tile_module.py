@@ -1,62 +1,49 @@
-"""Operators as TVM modules whose tiles the accelerator takes where they lie: NHWC activations, k innermost in both operands."""
+"""Convolutions as TVM modules whose tiles the accelerator takes where they lie: NHWC activations, k innermost in both operands."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...intrinsics import DType, MappingError, ScheduleError
+from ...intrinsics import DType, ScheduleError
 from ...intrinsics.accelerator import AcceleratorMachine
+from ...intrinsics.accelerator.machine import ceil_div
 from ...intrinsics.numerics import Array
+from ...intrinsics.tensor_intrin import Tile, register_tile
+from ...intrinsics.window_tile import WindowTile
+from ..einsum import Index
+from ..realise_tir import index_expr
 from ..schedule import divisors
+from .batch import ONE, Batch
 from .convolution import Convolution
-from .from_tvm import tile_intrinsic
 from .problem import Problem
-from .schedule import Schedule
-
-Tile = tuple[int, int, int]
-"""Output pixels, channels and products."""
+from .tile_layout import tile_size
 
 
-def tile_near(problem: Problem, schedule: Schedule) -> Tile:
-    """The tile for TVM that is nearest to a schedule's: parts of an output row, of the channels and of one tap, that divide them.
-
-    A matrix product is padded to whole tiles where no part that divides it is half as large.
-    """
-    op, machine = problem.op, problem.machine
-    pixels = op.outputs if op.is_gemm else op.out_width
-    depth = op.depth if op.is_gemm else op.channels
-    return (
-        _part(pixels, schedule.m * problem.block_rows, 1, padded=op.is_gemm),
-        _part(op.filters, schedule.n * machine.cols, machine.cols, padded=op.is_gemm),
-        _part(depth, schedule.k * problem.chunk, problem.chunk, padded=op.is_gemm),
-    )
+def rounded(op: Convolution, tile: WindowTile) -> Convolution:
+    """The convolution with as many output rows and columns, and if it is depthwise channels, as whole tiles have."""
+    rows, columns = (ceil_div(size, part) * part for size, part in zip((op.out_height, op.out_width), tile.pixels, strict=True))
+    if (rows, columns) != (op.out_height, op.out_width):
+        op = replace(op, corner=op.first_window, out=(rows, columns), pad=0)
+    channels = ceil_div(op.channels, tile.filters) * tile.filters
+    return replace(op, channels=channels, filters=channels, groups=channels) if tile.depthwise and channels > op.channels else op
 
 
-def _part(extent: int, wanted: int, unit: int, *, padded: bool) -> int:
-    """The largest divisor up to what is wanted that is whole units; else what is wanted, or everything."""
-    if wanted >= extent:
-        return extent
-    whole = max((part for part in divisors(extent) if part <= wanted and part % unit == 0), default=0)
-    if padded and 2 * whole < wanted:
-        return wanted
-    return whole or extent
-
-
-def tile_module(op: Convolution, machine: AcceleratorMachine, *, tile: Tile, order: str = "mnk") -> Any:
+def tile_module(op: Convolution, machine: AcceleratorMachine, *, tile: Tile, order: str = "mnk", batch: Batch = ONE) -> Any:
     """A module of ``op`` that is cut and ordered by TVM's primitives, and tensorized.
 
     Parameters
     ----------
     op : Convolution
-        Of one group.
-    tile : (int, int, int)
-        Pixels of an output row (rows of a matrix product), channels and products; they divide the operator, or a matrix product is
-        padded to whole tiles.
+    tile : Contraction or WindowTile
+        Of a matrix product or of windows. What it does not divide is padded: matrix products in all directions, others in output rows,
+        columns and, if depthwise, channels.
     order : str
         Loops around the tile, outermost first.
+    batch : Batch
+        Convolutions of the shape of ``op`` that are computed one after the other.
 
     Returns
     -------
@@ -64,57 +51,87 @@ def tile_module(op: Convolution, machine: AcceleratorMachine, *, tile: Tile, ord
 
     Raises
     ------
-    MappingError
-        If the operator has several groups.
     ScheduleError
         If TVM refuses.
     """
     import tvm
     from tvm.s_tir import Schedule as TvmSchedule
 
-    if op.groups > 1:
-        raise MappingError(f"a tile of {op.groups} groups is no matrix product; allowed: one group")
-    _check_tile(op, tile)
-    function = _matrix(op, machine) if op.is_gemm else _windows(op, machine)
+    size = tile_size(tile)
+    if isinstance(tile, WindowTile):
+        _check_windows(op, tile)
+        function, loops = _windows(op, machine, tile, batch), _loops(tile, batch)
+    else:
+        _check_matrix(size)
+        function, loops = _matrix(op, machine), list(zip("mnk", size, strict=True))
     sch = TvmSchedule(function, debug_mask="none", error_render_level="none")
     block = sch.get_sblock("sums")
     try:
-        if op.is_gemm and any(extent % part for extent, part in zip((op.outputs, op.filters, op.depth), tile, strict=True)):
-            sch.pad_einsum(block, list(tile))
-        _cut(sch, block, tile, order, tile_intrinsic(machine, m=tile[0], n=tile[1], k=tile[2]))
+        if not isinstance(tile, WindowTile) and any(np.mod((op.outputs, op.filters, op.depth), size)):
+            sch.pad_einsum(block, list(size))
+        _cut(sch, block, loops, order, register_tile(tile), strips=isinstance(tile, WindowTile) and Problem(machine=machine, op=op).strips)
     except tvm.s_tir.ScheduleError:
-        raise ScheduleError(f"TVM refuses a tile of {tile[0]} x {tile[1]} x {tile[2]} for {op}") from None
+        raise ScheduleError(f"TVM refuses a tile of {' x '.join(map(str, size))} for {op}") from None
     return sch.mod
 
 
-def _check_tile(op: Convolution, tile: Tile) -> None:
-    """Refuse what TVM would not tensorize, in one sentence each."""
-    m, n, k = tile
+def _check_matrix(size: tuple[int, int, int]) -> None:
+    m, n, k = size
     if m > 1 and (n == 1 or k == 1):
         raise ScheduleError(f"TVM tensorizes no tile of {m} x {n} x {k}, whose last dimension is 1; allowed: more columns and products")
-    if op.is_gemm:
-        return
-    if m > 1 and op.stride > 1:
-        raise ScheduleError(f"TVM tensorizes no tile of {m} pixels that lie {op.stride} apart; allowed: 1")
-    for name, size, extent in (("pixels", m, op.out_width), ("channels", n, op.filters), ("products", k, op.channels)):
+
+
+def _check_windows(op: Convolution, tile: WindowTile) -> None:
+    """Refuse what TVM could not cut, in one sentence each."""
+    depthwise = op.groups > 1 and op.group_channels == op.group_filters == 1
+    if tile.depthwise != depthwise:
+        raise ScheduleError("tiles of depthwise convolutions are depthwise, those of others are not")
+    if (tile.stride, tile.dilation) != (op.stride, op.dilation):
+        raise ScheduleError(
+            f"a tile of stride {tile.stride} and dilation {tile.dilation} is none of stride {op.stride} and dilation {op.dilation}; "
+            "allowed: those of the convolution"
+        )
+    parts = [("kernel rows", tile.window[0], op.kernel[0]), ("kernel columns", tile.window[1], op.kernel[1])]
+    if not depthwise:
+        parts += [("filters", tile.filters, op.group_filters), ("channels", tile.channels, op.group_channels)]
+    for name, size, extent in parts:
         if extent % size:
-            parts = ", ".join(map(str, divisors(extent)))
-            raise ScheduleError(f"a tile of {size} {name} does not divide {extent}, and TVM pads no windows; allowed: {parts}")
+            raise ScheduleError(f"a tile of {size} {name} does not divide {extent}; allowed: {', '.join(map(str, divisors(extent)))}")
 
 
-def _cut(sch: Any, block: Any, tile: Sequence[int], order: str, intrinsic: str) -> None:
-    """Cut the last loop of each of m, n and k by its tile, order the rest, and tensorize."""
+Loops = list[tuple[str, int]]
+"""Which of m, n and k every loop of a block belongs to ("" for those of a batch), and how much of it is in a tile."""
+
+
+def _loops(tile: WindowTile, batch: Batch) -> Loops:
+    rows, columns = tile.pixels
+    taps = list(tile.window) if tile.depthwise else [*tile.window, tile.channels]
+    outer, added = [("", 1)] * len(batch.outputs), [("k", 1)] * len(batch.sums)
+    return [*outer, ("m", 1), ("m", rows), ("m", columns), ("n", tile.filters), *added, *(("k", size) for size in taps)]
+
+
+def _cut(sch: Any, block: Any, parts: Loops, order: str, intrinsic: str, *, strips: bool) -> None:
+    """Cut loops by their tiles, order the rest, and tensorize; loops of one step would be in the way of TVM's comparison.
+
+    Strips follow each other down an image, then from column to column.
+    """
+    outside: dict[str, list[Any]] = {axis: [] for axis in ("", *"mnk")}
+    inside = []
     loops = sch.get_loops(block)
-    roles = {"m": loops[:1], "n": loops[1:2], "k": loops[2:]} if len(loops) == 3 else {"m": loops[:3], "n": loops[3:4], "k": loops[4:]}
-    inside, outside = [], {}
-    for axis, size in zip("mnk", tile, strict=True):
-        outer, inner = sch.split(roles[axis][-1], [None, size])
-        outside[axis] = [*roles[axis][:-1], outer]
+    alone = all(size == 1 for _, size in parts)
+    for loop, (axis, size) in zip(loops, parts, strict=True):
+        if size == 1 and not (alone and loop is loops[-1]):
+            outside[axis].append(loop)
+            continue
+        outer, inner = sch.split(loop, [None, size])
+        outside[axis].append(outer)
         inside.append(inner)
-    nest = [loop for axis in order for loop in outside[axis]]
+    if strips:
+        outside["m"][1:] = outside["m"][:0:-1]
+    nest = [loop for axis in ("", *order) for loop in outside[axis]]
     sch.reorder(*nest, *inside)
     sch.decompose_reduction(block, nest[0])
-    sch.tensorize(next((loop for loop, size in zip(inside, tile, strict=True) if size > 1), inside[2]), intrinsic)
+    sch.tensorize(inside[0], intrinsic)
 
 
 def _placeholders(machine: AcceleratorMachine, *shapes: tuple[int, ...]) -> list[Any]:
@@ -133,41 +150,73 @@ def _matrix(op: Convolution, machine: AcceleratorMachine) -> Any:
     return te.create_prim_func([a, b, c])
 
 
-def _windows(op: Convolution, machine: AcceleratorMachine) -> Any:
-    from tvm import te, topi
+def _windows(op: Convolution, machine: AcceleratorMachine, tile: WindowTile, batch: Batch) -> Any:
+    """Border, sums, and, where tiles go beyond the output, a block that leaves out the rest."""
+    from tvm import te
+
+    whole = rounded(op, tile)
+    slices = (size for size, _ in batch.slices)
+    weights = (*whole.kernel, whole.filters) if tile.depthwise else (whole.filters, *whole.kernel, whole.group_channels)
+    a, b = _placeholders(machine, (*slices, op.images, op.height, op.width, op.channels), (*batch.weights_shape, *weights))
+    padded, starts = _bordered(whole, a, batch)
+    named = zip(("rh", "rw", "rc"), (*whole.kernel, whole.group_channels), strict=True)
+    rh, rw, rc = (te.reduce_axis((0, size), name=name) for name, size in named)
+    added = {axis: te.reduce_axis((0, extent), name=axis) for axis, extent in batch.sums.items()}
+    taps, out = [*added.values(), rh, rw, *([] if tile.depthwise else [rc])], DType(32).name
+
+    def value(*index: Any) -> Any:
+        (*outer, n, h, w, co) = index
+        place = {**dict(zip(batch.outputs, outer, strict=True)), **added}
+        (*which, row, column) = (index_expr(start, place) for start in starts)
+        y, x = h * whole.stride + rh * whole.dilation + row, w * whole.stride + rw * whole.dilation + column
+        channel = co if tile.depthwise else co // whole.group_filters * whole.group_channels + rc if whole.groups > 1 else rc
+        weight = *(place[axis] for axis in batch.weights), *((rh, rw, co) if tile.depthwise else (co, rh, rw, rc))
+        pixel = *which, n, y, x, channel
+        return te.sum(padded[pixel].astype(out) * b[weight].astype(out), axis=taps)
+
+    shape = (*batch.outputs.values(), whole.images, whole.out_height, whole.out_width, whole.filters)
+    sums = te.compute(shape, value, name="sums")
+    if whole is op:
+        return te.create_prim_func([a, b, sums])
+    kept = (*batch.outputs.values(), op.images, op.out_height, op.out_width, op.filters)
+    return te.create_prim_func([a, b, te.compute(kept, lambda *index: sums[index], name="kept")])
+
+
+def _bordered(op: Convolution, a: Any, batch: Batch) -> tuple[Any, list[Index]]:
+    """Activations with all that windows see around them; slice, row and column at which windows begin in them."""
+    from tvm import topi
     from tvm.tirx import const
 
-    a, b = _placeholders(machine, (op.images, op.height, op.width, op.channels), (*op.kernel, op.filters, op.channels))
-    border = [(0, 0), *_border(op), (0, 0)]
-    padded = a
-    if any(max(ends) > 0 for ends in border):
-        padded = topi.nn.pad(a, [low for low, _ in border], [high for _, high in border], const(op.zero_point, a.dtype))
-    sizes = {"rh": op.kernel[0], "rw": op.kernel[1], "rc": op.channels}
-    rh, rw, rc = (te.reduce_axis((0, size), name=name) for name, size in sizes.items())
-    out = DType(32).name
-
-    def value(n: Any, h: Any, w: Any, co: Any) -> Any:
-        pixel = padded[n, h * op.stride + rh * op.dilation, w * op.stride + rw * op.dilation, rc]
-        return te.sum(pixel.astype(out) * b[rh, rw, co, rc].astype(out), axis=[rh, rw, rc])
-
-    c = te.compute((op.images, op.out_height, op.out_width, op.filters), value, name="sums")
-    return te.create_prim_func([a, b, c])
-
-
-def _border(op: Convolution) -> list[tuple[int, int]]:
-    """Rows and columns to add before and after the image."""
+    corner = batch.corner or tuple(Index((), first) for first in op.first_window)
+    lines = zip((op.out_height, op.out_width), op.kernel, strict=True)
+    reach = [(out - 1) * op.stride + (taps - 1) * op.dilation for out, taps in lines]
+    starts = [*(index for _, index in batch.slices), *corner]
+    sizes = [*(size for size, _ in batch.slices), op.height, op.width]
     ends = []
-    for first, out, taps, size in zip(op.first_window, (op.out_height, op.out_width), op.kernel, (op.height, op.width), strict=True):
-        last = first + (out - 1) * op.stride + (taps - 1) * op.dilation
-        if first > 0:
-            raise MappingError(f"windows that begin at {first} inside of the image need a copy of a part of it; allowed: at most 0")
-        ends.append((-first, max(last + 1 - size, 0)))
-    return ends
+    for index, length, size in zip(starts, [0] * len(batch.slices) + reach, sizes, strict=True):
+        least, most = batch.bounds(index)
+        ends.append((max(-least, 0), max(most + length + 1 - size, 0)))
+    starts = [index + low for index, (low, _) in zip(starts, ends, strict=True)]
+    ends = [*ends[:-2], (0, 0), *ends[-2:], (0, op.channels - int(a.shape[-1]))]
+    if any(map(any, ends)):
+        a = topi.nn.pad(a, [low for low, _ in ends], [high for _, high in ends], const(op.zero_point, a.dtype))
+    return a, starts
 
 
-def tile_inputs(op: Convolution, activations: Array, weights: Array) -> list[Array]:
-    """Activations (images, height, width, channels) and weights (filters, depth) as the module of `tile_module` takes them."""
-    if op.is_gemm:
+def tile_inputs(op: Convolution, activations: Array, weights: Array, *, tile: Tile, batch: Batch = ONE) -> list[Array]:
+    """Activations and weights as the module of `tile_module` takes them.
+
+    Parameters
+    ----------
+    activations : (images of all copies, height, width, channels)
+    weights : (filters of all copies, depth)
+    """
+    if not isinstance(tile, WindowTile):
         return [activations.reshape(op.outputs, op.depth), weights]
-    taps = weights.reshape(op.filters, *op.kernel, op.channels)
-    return [activations, np.ascontiguousarray(taps.transpose(1, 2, 0, 3))]
+    image = activations.reshape(*(size for size, _ in batch.slices), op.images, op.height, op.width, op.channels)
+    taps = weights.reshape(*batch.weights_shape, op.filters, *op.kernel, op.group_channels)
+    if not tile.depthwise:
+        return [image, taps]
+    spare = rounded(op, tile).channels - op.channels
+    taps = np.pad(taps, [(0, 0)] * len(batch.weights) + [(0, spare), (0, 0), (0, 0), (0, 0)])
+    return [image, np.ascontiguousarray(np.moveaxis(taps[..., 0], -3, -1))]

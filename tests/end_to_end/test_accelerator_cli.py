@@ -155,7 +155,7 @@ def test_an_operator_through_tvm(capfd):
     result = json.loads(out)
     assert code == 0
     assert result["matches_reference"]
-    assert result["mapping"] == {"through": "tvm", "route": "direct", "tile": [2, 4, 4], "copied": ["a"]}
+    assert result["mapping"] == {"through": "tvm", "route": "direct", "tile": [2, 4, 12], "copied": ["a"]}
     assert "through must be one of native, tvm, not 'llvm'" in refused(capfd, *DESIGN, "--gemm", "4x4x4", "--through", "llvm")
 
 

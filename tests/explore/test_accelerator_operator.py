@@ -16,20 +16,20 @@ POINT = DesignPoint.create("accelerator", rows=4, cols=4, spad_kib=4, acc_kib=4,
 CORES = [{"core": "weight-stationary"}, pytest.param({"core": "dot-product", "lanes": 2}, marks=pytest.mark.slow)]
 
 OPERATORS = [
-    ("conv1d:3x16x4,8x3,s2,p1", "layout"),
-    ("conv2d:1x6x8x16,8x3x3,p1", "direct"),
-    ("conv2d:1x5x6x6,5x3x3,s2,p1", "layout"),
-    ("conv2d:1x5x6x6,5x1x1", "direct"),
-    ("conv3d:1x4x4x4x3,4x3x3x3,s2,p1", "layout"),
-    ("gemm:13x10x40", "direct"),
-    (from_te("GRP", (1, 5, 5, 8, 12, 3, 2, 1, 1, 4)), "layout"),
-    (from_te("DEP", (1, 5, 6, 5, 3, 1, 1)), None),
-    (from_te("DIL", (1, 7, 7, 3, 4, 3, 1, 1, 2)), "layout"),
-    (from_te("CAP", (1, 3, 3, 4, 4, 3, 2, 1, 4)), "layout"),
-    (from_te("T2D", (1, 4, 4, 3, 5, 4, 2, 1)), None),
-    (from_te("GMM", (2, 5, 6, 7)), "layout"),
-    (from_te("TBG", (2, 5, 3, 7)), "layout"),
-    (from_te("NRM", (2, 5, 6)), None),
+    "conv1d:3x16x4,8x3,s2,p1",
+    "conv2d:1x6x8x16,8x3x3,p1",
+    "conv2d:1x5x6x6,5x3x3,s2,p1",
+    "conv2d:1x5x6x6,5x1x1",
+    "conv3d:1x4x4x4x3,4x3x3x3,s2,p1",
+    "gemm:13x10x40",
+    from_te("GRP", (1, 5, 5, 8, 12, 3, 2, 1, 1, 4)),
+    from_te("DEP", (1, 5, 6, 5, 3, 1, 1)),
+    from_te("DIL", (1, 7, 7, 3, 4, 3, 1, 1, 2)),
+    from_te("CAP", (1, 3, 3, 4, 4, 3, 2, 1, 4)),
+    from_te("T2D", (1, 4, 4, 3, 5, 4, 2, 1)),
+    from_te("GMM", (2, 5, 6, 7)),
+    from_te("TBG", (2, 5, 3, 7)),
+    from_te("NRM", (2, 5, 6)),
 ]
 
 
@@ -39,19 +39,15 @@ def check(result):
     assert result.rtl_cycles == result.model_cycles
 
 
-@pytest.mark.parametrize(("operator", "route"), OPERATORS, ids=str)
-def test_every_kind_of_operator_on_rtl(operator, route):
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+def test_every_kind_of_operator_on_rtl(operator):
     result = simulate_operator(POINT, operator)
     check(result)
     assert result.mapping["through"] == "native"
     assert result.mapping["movement"]["activations"] == "in place"
-    if route is None:
-        with pytest.raises(MappingError):
-            simulate_operator(POINT, operator, through="tvm")
-        return
     through = simulate_operator(POINT, operator, through="tvm")
     check(through)
-    assert through.mapping["route"] == route
+    assert through.mapping["route"] == "direct"
     assert through.macs == result.macs  # of the operator, whatever a module pads
 
 
@@ -61,6 +57,39 @@ def test_operators_of_several_convolutions_on_other_cores(parameters):
     for operator in ("conv3d:1x4x4x4x3,4x3x3x3,s2,p1", "gmm:2x5x6x7"):
         check(simulate_operator(point, operator))
     check(simulate_operator(point, "gemm:13x10x40", through="tvm"))
+
+
+BROADCAST = [{"core": "dot-product", "lanes": 2}, pytest.param({"core": "outer-product"}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("parameters", BROADCAST, ids=str)
+def test_depthwise_through_tvm_in_vector_mode_on_rtl(parameters):
+    point = DesignPoint.create("accelerator", **{**POINT.parameters.to_dict(), **parameters})
+    for shape in ((1, 9, 8, 8, 3, 2, 1), (1, 5, 7, 6, 3, 1, 1)):
+        result = simulate_operator(point, from_te("DEP", shape), through="tvm")
+        check(result)
+        assert result.mapping["tile"][1:] == [4, 9]  # a block of channels, whole windows
+
+
+KINDS = {
+    "DEP": lambda rng: (1, *rng.integers(3, 12, 2), rng.integers(1, 12), 3, rng.integers(1, 3), 1),
+    "GRP": lambda rng: (1, *rng.integers(3, 9, 2), *(4 * rng.integers(1, 5, 2)), 3, rng.integers(1, 3), 1, 1, rng.choice([2, 4])),
+    "T2D": lambda rng: (1, *rng.integers(2, 6, 2), *rng.integers(1, 12, 2), rng.integers(2, 5), rng.integers(1, 4), rng.integers(2)),
+    "C3D": lambda rng: (1, *rng.integers(3, 6, 3), *rng.integers(1, 6, 2), 3, rng.integers(1, 3), 1),
+    "DIL": lambda rng: (1, *rng.integers(5, 9, 2), *rng.integers(1, 12, 2), 3, rng.integers(1, 3), 1, 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("core", ["output-stationary", "weight-stationary", "dot-product", "outer-product"])
+def test_random_operators_through_tvm_on_rtl(core, kind):
+    point = DesignPoint.create("accelerator", **{**POINT.parameters.to_dict(), "core": core})
+    rng = np.random.default_rng([2, *map(ord, core + kind)])
+    for seed in range(6):
+        operator = from_te(kind, tuple(map(int, KINDS[kind](rng))))
+        schedule = Schedule(m=1, n=1, k=1, order=["mnk", "nmk"][seed % 2], lag=int(rng.integers(3))) if seed % 2 else "best"
+        check(simulate_operator(point, operator, through="tvm", schedule=schedule, seed=seed))
 
 
 def test_random_schedules_through_tvm_on_rtl():
