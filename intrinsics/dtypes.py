@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ class DType:
         """Largest value."""
         return (1 << (self.width - self.signed)) - 1
 
-    @property
+    @functools.cached_property
     def container_width(self) -> int:
         """Bits of the C type that holds an element in memory: 8, 16, 32 or 64."""
         return max(8, 1 << (self.width - 1).bit_length())
@@ -77,7 +78,7 @@ class DType:
         """The type of the element in memory, such as int8 for int5."""
         return DType(self.container_width, self.signed)
 
-    @property
+    @functools.cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """NumPy dtype of the element in memory."""
         return np.dtype(self.container.name)

@@ -40,6 +40,8 @@ class Rounding(enum.Enum):
 
 def wrap(values: npt.ArrayLike, dtype: DType) -> Array:
     """Reduce int64 ``values`` modulo 2**width into the range of ``dtype``; the result has its container dtype."""
+    if dtype.width == dtype.container_width:  # then NumPy's own conversion wraps
+        return np.asarray(values).astype(np.int64, copy=False).astype(dtype.numpy)
     bits = np.asarray(values).astype(np.int64, copy=False).view(np.uint64)
     unused = np.uint64(64 - dtype.width)
     shifted = bits << unused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..errors import ParameterError
 from ..numerics import MAX_SHIFT, Array
 from .command import COUNTED, REGISTER_SIZES, SIZES, Command, Op, Register, Target
 from .machine import AcceleratorMachine, ceil_div
+from .patterns import COMPUTE_SHAPE, LOAD_SHAPE, MOST_SHAPES, STORE_SHAPE
 from .walk import ADDRESS_BITS, Values, row_origins, row_size, store_addresses, store_rows, window_bytes
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ class _Checker:
     def __init__(self, machine: AcceleratorMachine, memory_bytes: int) -> None:
         self.machine, self.memory_bytes = machine, memory_bytes
         self.registers: dict[int, Values] = {}
+        self.memories = {target: machine.memory_of(target) for target in Target}
+        # what commands of one shape have in common, since their register was last written
+        self.rows: dict[int, dict[tuple[int, ...], _Rows]] = {}
+        self.beats: dict[tuple[int, ...], int] = {}
+        self.computes: set[tuple[int, ...]] = set()
         self.issued = dict.fromkeys(COUNTED, 0)
         self.index, self.command = 0, Command(Op.END)
         self.checks = {Op.SET: self._set, Op.LOAD: self._load, Op.COMPUTE: self._compute, Op.STORE: self._store}
@@ -81,6 +88,8 @@ class _Checker:
         else:
             self._most("run_beats", values["run_beats"], ceil_div(values["run"] + machine.port_bytes - 1, machine.port_bytes))
         self.registers[register] = values
+        self.rows[register] = {}
+        self.beats.clear()
 
     def _path(self, path: Values) -> None:
         machine = self.machine
@@ -95,7 +104,20 @@ class _Checker:
         self._most("beats", path["beats"], 4 * machine.cols // machine.port_bytes + 2)
 
     def _load(self, values: Values) -> None:
-        walker = self._configured(values["target"])
+        walker, width = self._configured(values["target"]), self.machine.port_bytes
+        known = self.rows[values["target"]]
+        key = (*(values[name] for name in LOAD_SHAPE), values["base"] % width)
+        rows = known.get(key)
+        used = rows.words if rows else self._shaped(values, walker)
+        self._filled(values, used)
+        if rows is None:
+            if len(known) >= MOST_SHAPES:
+                known.clear()
+            rows = known[key] = _Rows.of(values, walker, width, used)
+        self._fetched(values, walker, rows)
+
+    def _shaped(self, values: Values, walker: Values) -> int:
+        """Words of the scratchpad that a row fills."""
         if values["beats"] == values["spare"]:
             self._refuse("has only a spare beat per row; allowed: at least 2 beats")
         for name, most in (
@@ -105,42 +127,41 @@ class _Checker:
             ("skip", walker["run"] - 1),
         ):
             self._most(name, values[name], most)
-        self._filled(values, walker)
-        self._fetched(values, walker)
-
-    def _filled(self, values: Values, walker: Values) -> None:
-        """Words of the scratchpad; comes before anything as large as the load is made."""
-        target = Target(values["target"])
-        banks, words, size = self.machine.memory_of(target)
+        _, _, size = self.memories[Target(values["target"])]
         count, runs = row_size(values, walker, self.machine.port_bytes)
-        used, groups = runs if walker["pad"] else ceil_div(count, size), (values["rows"] - 1) // banks
         if walker["pad"]:
             self._most("a run of bytes", min(walker["run"], walker["run_beats"] * self.machine.port_bytes), size)
+        return runs if walker["pad"] else ceil_div(count, size)
+
+    def _filled(self, values: Values, used: int) -> None:
+        """Words of the scratchpad; comes before anything as large as the load is made."""
+        target = Target(values["target"])
+        banks, words, _ = self.memories[target]
+        groups = (values["rows"] - 1) // banks
         if groups and values["row_stride"] < used:
             self._refuse(f"has row_stride {values['row_stride']}; allowed: at least the {used} words that a row fills")
         end = values["spad"] + groups * values["row_stride"] + used
         if end > words:
             self._refuse(f"fills word {end - 1} of scratchpad {target.name}; it has {words} words per bank")
 
-    def _fetched(self, values: Values, walker: Values) -> None:
+    def _fetched(self, values: Values, walker: Values, rows: _Rows) -> None:
         """Beats of the memory image."""
-        width = self.machine.port_bytes
-        _, _, _, _, beats, runs = window_bytes(values, walker, width)
-        origins = row_origins(values, walker)
-        if _far(origins[0], beats[:, 0], _FAR_X) or _far(origins[1], beats[:, 1], _FAR_Y):
+        y = values["y"]
+        if rows.far or y + rows.y[0] < -_FAR_Y or y + rows.y[1] >= _FAR_Y:
             self._refuse(f"leaves the image by far; allowed: {_FAR_X} bytes or {_FAR_Y} rows")
-        xs, ys, bases = (origin[:, None] + part for origin, part in zip(origins, beats.T, strict=True))
-        address = (bases + xs) % (1 << ADDRESS_BITS)
-        skip = address % width
-        if np.any(skip[:, runs[:, 0]] + runs[:, 1] > runs[:, 2] * width):
+        if not rows.held:
             self._refuse("reads a run that its beats do not hold where it starts inside a beat; allowed: a beat more, or an aligned start")
-        # beats without a byte of the image are not requested
-        inside = (xs - skip > -width) & (xs - skip < walker["width"]) & (ys >= 0) & (ys < walker["height"])
-        highest = int((address - skip)[inside].max(initial=-width)) + width - 1
+        highest = rows.highest(values, walker)
         if highest >= self.memory_bytes:
             self._refuse(f"reads byte {highest}; the memory image has {self.memory_bytes} bytes")
 
     def _compute(self, values: Values) -> None:
+        key = tuple(values[name] for name in COMPUTE_SHAPE)
+        if key not in self.computes:
+            self._computable(values)
+            self.computes.add(key)
+
+    def _computable(self, values: Values) -> None:
         machine = self.machine
         if values["vector"] and not (machine.broadcast and machine.a_word >= machine.cols * machine.a_bytes):
             self._refuse("uses vector mode, which only dot-product and outer-product cores have, with ports as wide as a row")
@@ -186,19 +207,89 @@ class _Checker:
 
     def _written(self, values: Values, path: Values, size: int) -> None:
         """Bytes of the memory image, and the beats that they take."""
+        blocks = values["m_blocks"] - 1
+        last = blocks * path["block_pitch"] + (values["last_rows"] - 1) * path["pitch"]
+        if blocks:
+            last = max(last, (blocks - 1) * path["block_pitch"] + (values["rows"] - 1) * path["pitch"])
+        end = values["base"] + last + (values["n_blocks"] - 1) * size + values["last_bytes"]
+        if end > self.memory_bytes:
+            self._refuse(f"writes byte {end - 1}; the memory image has {self.memory_bytes} bytes")
+        if path["beats"] >= ceil_div(size + self.machine.port_bytes - 1, self.machine.port_bytes):
+            return
+        key = (*(values[name] for name in STORE_SHAPE), values["last_bytes"], values["base"] % self.machine.port_bytes)
+        if key not in self.beats:
+            self.beats[key] = self._most_beats(values, path, size)
+        if self.beats[key] > path["beats"]:
+            self._refuse(f"needs {self.beats[key]} beats for a row; the register STORE says {path['beats']}")
+
+    def _most_beats(self, values: Values, path: Values, size: int) -> int:
         address, _ = store_addresses(values, path, self.machine.cols)
         counts = np.full((values["n_blocks"], 1), size)
         counts[-1] = values["last_bytes"]
-        ends: Array = np.where(address >= 0, address + counts, 0)
-        if int(ends.max()) > self.memory_bytes:
-            self._refuse(f"writes byte {int(ends.max()) - 1}; the memory image has {self.memory_bytes} bytes")
         width = self.machine.port_bytes
-        if path["beats"] >= ceil_div(size + width - 1, width):
-            return
-        beats = int(np.where(address >= 0, ceil_div(address % width + counts, width), 0).max())
-        if beats > path["beats"]:
-            self._refuse(f"needs {beats} beats for a row; the register STORE says {path['beats']}")
+        return int(np.where(address >= 0, ceil_div(address % width + counts, width), 0).max())
 
 
-def _far(origins: Array, offsets: Array, limit: int) -> bool:
-    return int(origins.min() + offsets.min()) < -limit or int(origins.max() + offsets.max()) >= limit
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of loads of one shape.
+
+    Parameters
+    ----------
+    words : int
+        Words of the scratchpad that a row fills.
+    y : (int, int)
+        Least and greatest image row, from the ``y`` of the command.
+    far : bool
+        Whether bytes lie farther along an image row than the registers of the walker hold.
+    held : bool
+        Whether the beats of every run hold it.
+    beats, down : (rows, beats) int64
+        Where every beat begins from the base of the command, and its image row from ``y``.
+    within : (rows, beats) bool
+        Beats that hold a byte between the left and the right end of the image.
+    last : int
+        Last byte of these from the base of the command, if all image rows exist.
+    width : int
+        Bytes of a beat.
+    """
+
+    words: int
+    y: tuple[int, int]
+    far: bool
+    held: bool
+    beats: Array
+    down: Array
+    within: Array
+    last: int
+    width: int
+
+    @classmethod
+    def of(cls, values: Values, walker: Values, width: int, words: int) -> _Rows:
+        """Rows of the shape of a load."""
+        _, _, _, _, beats, runs = window_bytes(values, walker, width)
+        start = values["base"] % width
+        origins = row_origins({**values, "y": 0, "base": start}, walker)
+        across, down, base = (origin[:, None] + part for origin, part in zip(origins, beats.T, strict=True))
+        skip = (base + across) % width
+        within = (across - skip > -width) & (across - skip < walker["width"])
+        begin = base + across - skip - start
+        return cls(
+            words=words,
+            y=(int(down.min()), int(down.max())),
+            far=bool(across.min() < -_FAR_X or across.max() >= _FAR_X),
+            held=not np.any(skip[:, runs[:, 0]] + runs[:, 1] > runs[:, 2] * width),
+            beats=begin,
+            down=down,
+            within=within,
+            last=int(begin[within].max(initial=-(1 << ADDRESS_BITS))) + width - 1,
+            width=width,
+        )
+
+    def highest(self, values: Values, walker: Values) -> int:
+        """The last byte of the memory image that is read; beats without a byte of the image are not requested."""
+        y, base = values["y"], values["base"]
+        if y + self.y[0] >= 0 and y + self.y[1] < walker["height"] and base + self.last < 1 << ADDRESS_BITS:
+            return base + self.last
+        inside = self.within & (self.down >= -y) & (self.down < walker["height"] - y)
+        return int(((base + self.beats[inside]) % (1 << ADDRESS_BITS)).max(initial=-self.width)) + self.width - 1

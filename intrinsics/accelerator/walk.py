@@ -90,22 +90,6 @@ def row_origins(load: Values, walker: Values) -> tuple[Array, Array, Array]:
     return x, load["y"] + down * walker["row_y"], load["base"] + down * walker["row_step"]
 
 
-def gather(load: Values, walker: Values, port_bytes: int, memory: Array) -> tuple[Array, Array]:
-    """Bytes that a load brings.
-
-    Returns
-    -------
-    data : (rows, bytes) uint8
-    run_end : (bytes,) bool
-    """
-    x, y, base, run_end, _, _ = window_bytes(load, walker, port_bytes)
-    row_x, row_y, row_base = row_origins(load, walker)
-    x, y, address = row_x[:, None] + x, row_y[:, None] + y, row_base[:, None] + base
-    inside = (x >= 0) & (x < walker["width"]) & (y >= 0) & (y < walker["height"])
-    address = np.where(inside, (address + x) % (1 << ADDRESS_BITS), 0)
-    return np.where(inside, memory[address], np.uint8(walker["zero"])), run_end
-
-
 def store_addresses(store: Values, path: Values, cols: int) -> tuple[Array, Array]:
     """Byte address and accumulator row of every row that a STORE writes, as (m_blocks, n_blocks, rows); -1 where a block is shorter."""
     size = cols * (1 if path["narrow"] else 4)
