@@ -42,29 +42,9 @@ def tile_intrinsic(machine: AcceleratorMachine, *, m: int, n: int, k: int) -> st
     return register_tile(tile_instruction(machine, m=m, n=n, k=k).contraction)
 
 
-def window_tile(
-    machine: AcceleratorMachine,
-    *,
-    pixels: tuple[int, int] = (1, 1),
-    filters: int = 1,
-    window: tuple[int, int] = (1, 1),
-    channels: int = 1,
-    stride: int = 1,
-    dilation: int = 1,
-    depthwise: bool = False,
-) -> WindowTile:
-    """A tile of a convolution over windows, on the types of a machine; parameters are those of `WindowTile`."""
-    return WindowTile(
-        pixels=pixels,
-        filters=filters,
-        window=window,
-        channels=channels,
-        stride=stride,
-        dilation=dilation,
-        depthwise=depthwise,
-        a=machine.a,
-        b=machine.b,
-    )
+def window_tile(machine: AcceleratorMachine, **sizes: Any) -> WindowTile:
+    """A tile of a convolution over windows, on the types of a machine; ``sizes`` are the parameters of `WindowTile`."""
+    return WindowTile(a=machine.a, b=machine.b, **sizes)
 
 
 def window_intrinsic(machine: AcceleratorMachine, **sizes: Any) -> str:
