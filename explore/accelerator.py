@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from ..intrinsics.memory import require_memory
 from ..intrinsics.numerics import Array
 from .accelerator_run import Observed, Progress, check_fidelity, observe
 from .accelerator_search import best_schedule
+from .accelerator_sensitivity import Sensitivity
+from .accelerator_turns import Sums
 
 if TYPE_CHECKING:
     from ..compiler.operators import Operator
@@ -198,14 +200,14 @@ def check_size(problem: Problem) -> None:
 
 
 def choose_schedule(
-    problem: Problem, schedule: Schedule | str, timing: MemoryTiming, limits: Limits | None = None
+    problem: Problem, schedule: Schedule | str, timing: MemoryTiming, limits: Limits | None = None, *, sums: Sums | None = None
 ) -> tuple[Schedule, dict[str, Any]]:
-    """The schedule itself, or the best one and what its search looked at."""
+    """The schedule itself, or the best one (with ``sums``, of all their convolutions) and what its search looked at."""
     if isinstance(schedule, Schedule):
         return schedule, {}
     if schedule != "best":
         raise ParameterError(f"schedule must be a Schedule or 'best', not {schedule!r}")
-    result = best_schedule(problem, timing=timing, limits=limits)
+    result = best_schedule(problem, timing=timing, limits=limits, sums=sums)
     found = {name: getattr(result, name) for name in ("candidates", "legal", "scored", "seconds")}
     return result.schedule, found
 
@@ -226,80 +228,8 @@ def require_exact(result: AcceleratorResult, reproducer: str) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """What one changed parameter would give, with the best schedule of the changed design.
-
-    Parameters
-    ----------
-    parameter : str
-    value : int or bool
-        The new value.
-    cycles : int or None
-        None if the changed design has no schedule.
-    ratio : float or None
-        New cycles over old.
-    """
-
-    parameter: str
-    value: int | bool
-    cycles: int | None
-    ratio: float | None
-
-
-def sensitivity(
-    point: DesignPoint,
-    operator: Convolution | Operator | str | tuple[int, int, int],
-    *,
-    output: Output | None = None,
-    timing: MemoryTiming | None = None,
-) -> tuple[int, tuple[Change, ...]]:
-    """What doubling each parameter would buy, by the exact model and a new exhaustive search each time.
-
-    Returns
-    -------
-    cycles : int
-        Of the best schedule of ``point``.
-    changes : tuple of Change
-        The best first.
-    """
-    op, timing = as_convolution(operator), timing or MemoryTiming()
-    base = _best_cycles(point, op, output, timing)
-    if base is None:
-        raise ParameterError("the design has no schedule for this operator")
-    changes = []
-    for name, value in _doubled(point):
-        try:
-            changed = DesignPoint(point.family, replace(point.parameters, **{name: value}))  # type: ignore[arg-type]
-        except ParameterError:
-            continue
-        cycles = _best_cycles(changed, op, output, timing)
-        changes.append(Change(parameter=name, value=value, cycles=cycles, ratio=None if cycles is None else cycles / base))
-    slower = replace(timing, latency=2 * timing.latency)
-    cycles = _best_cycles(point, op, output, slower)
-    changes.append(Change(parameter="memory_latency", value=slower.latency, cycles=cycles, ratio=None if cycles is None else cycles / base))
-    return base, tuple(sorted(changes, key=lambda change: (change.ratio is None, change.ratio)))
-
-
-def _doubled(point: DesignPoint) -> list[tuple[str, int | bool]]:
-    names = ["rows", "cols", "spad_kib", "acc_kib", "port_bytes", "queue_depth", "outstanding"]
-    if getattr(point.parameters, "core", "") == "dot-product":
-        names.append("lanes")
-    doubled: list[tuple[str, int | bool]] = [(name, 2 * getattr(point.parameters, name)) for name in names]
-    return doubled if getattr(point.parameters, "split", True) else [*doubled, ("split", True)]
-
-
-def _best_cycles(point: DesignPoint, op: Convolution, output: Output | None, timing: MemoryTiming) -> int | None:
-    from ..intrinsics import ScheduleError
-
-    try:
-        return best_schedule(Problem(machine=machine_of(point), op=op, output=output or Output()), timing=timing).cycles
-    except ScheduleError:
-        return None
-
-
-def in_words(result: AcceleratorResult, changes: tuple[Change, ...] = ()) -> list[str]:
-    """The ledgers as sentences."""
+def in_words(result: AcceleratorResult, looked: Sensitivity | None = None) -> list[str]:
+    """The ledgers as sentences, and what would help most."""
     cycles = result.rtl_cycles or result.model_cycles
     port = sum(result.critical_path[name] for name in ("load_port", "store_port", "credit_stall"))
     array = sum(result.critical_path[name] for name in ("compute", "array_pad", "preload"))
@@ -309,7 +239,4 @@ def in_words(result: AcceleratorResult, changes: tuple[Change, ...] = ()) -> lis
         f"{kind}: {share / cycles:.0%} of the critical path is {what}",
         f"the array has a useful beat in {result.ledger['beats'] / cycles:.1%} of {cycles} cycles; utilisation {result.utilization:.1%}",
     ]
-    best = next((change for change in changes if change.ratio is not None and change.ratio < 0.999), None)
-    if best is not None and best.ratio is not None:
-        lines.append(f"{best.parameter} {best.value} would give {best.ratio - 1:+.0%} cycles")
-    return lines
+    return lines if looked is None else [*lines, *looked.in_words(result.model_cycles)]

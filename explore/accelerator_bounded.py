@@ -13,9 +13,10 @@ from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import Schedule
 from ..intrinsics import ScheduleError
 from ..intrinsics.accelerator import Limits, MemoryTiming
-from ..intrinsics.accelerator.costs import INDEX, Bounds
+from ..intrinsics.accelerator.costs import INDEX, Bounds, Turns
 from ..intrinsics.numerics import Array
 from ..sim.accelerator_scorer import score
+from .accelerator_turns import Sums, score_turns, turns_of
 
 CHUNKS = (32, 128, 512, 2048, 8192)
 """Schedules that are scored together: few while the bound still excludes many, then more."""
@@ -24,12 +25,17 @@ MOST_WORK = 2_000_000_000
 """Steps of schedules that are scored, beyond which a search would outlast patience."""
 
 _WALKED = 64  # steps of a schedule that the scorer walks before it knows the rest, about
+_WAITING = 4  # so many times longer a step takes where reads wait for credits
 
 Slots = tuple[int, int, int, int]
 """Slots of A, B and C, and lag of the stores."""
 
 Tiles = tuple[Array, Array, Array]
 """Sizes along m, n and k."""
+
+
+class TooLongError(ScheduleError):
+    """A search that would outlast patience."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +61,11 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What may go with every tile of a problem on a memory; scoring more than ``most_work`` steps is refused."""
+    """What may go with every tile of a problem on a memory; scoring more than ``most_work`` steps is refused.
+
+    ``sums`` are the convolutions of an operator that is several; all of them then follow one schedule, and cycles are those of the whole
+    program.
+    """
 
     problem: Problem
     timing: MemoryTiming | None
@@ -63,6 +73,7 @@ class Space:
     orders: Sequence[str]
     slots: Sequence[Slots]
     most_work: int = MOST_WORK
+    sums: Sums | None = None
 
     @property
     def most_slots(self) -> Slots:
@@ -71,25 +82,27 @@ class Space:
 
     def bounds(self, tiles: Tiles) -> Bounds:
         """Of tiles, arrays that broadcast."""
-        return Bounds(
-            {name: np.asarray(value) for name, value in columns(self.problem, *tiles, timing=self.timing, limits=self.limits).items()}
-        )
+        costs = columns(self.problem, *tiles, timing=self.timing, limits=self.limits)
+        turns = Turns() if self.sums is None else turns_of(self.problem, self.sums)
+        return Bounds({name: np.asarray(value) for name, value in costs.items()}, turns)
 
     def points(self, tiles: Tiles, below: int | None) -> Points:
-        """Schedules of tiles (arrays of one length) that fit, and whose bound is less than ``below``."""
+        """Schedules of tiles (arrays of one length) that fit and finish their outputs, and whose bound is less than ``below``."""
         most, bounds = self.most_slots, self.bounds(tiles)
-        room = [widest(self.problem, tiles[0], tiles[2], named(slots)) for slots in self.slots]
-        fit = [np.flatnonzero(tiles[1] <= widths) for widths in room]
         parts = []
         for order, loops in enumerate(_axes(self.orders)):
-            if below is not None and not (bounds.cycles(loops, *most[:3]) < below).any():
-                continue
-            for slots, (kept, held) in enumerate(zip(fit, self.slots, strict=True)):
-                bound = bounds.cycles(loops, *held[:3])[kept]
-                chosen = kept if below is None else kept[bound < below]
-                bound = bound if below is None else bound[bound < below]
+            hopeful = bounds.finishes(loops, most[2])
+            if below is not None:
+                hopeful = hopeful & (bounds.cycles(loops, *most[:3]) < below)
+            kept = np.flatnonzero(hopeful).astype(np.int32)
+            m, n, k = some = tiles[0][kept], tiles[1][kept], tiles[2][kept]
+            own = self.bounds(some)
+            for slots, held in enumerate(self.slots if len(kept) else ()):
+                bound = own.cycles(loops, *held[:3])
+                able = own.finishes(loops, held[2]) & (n <= widest(self.problem, m, k, named(held)))
+                chosen = np.flatnonzero(able if below is None else able & (bound < below))
                 places = (np.full(len(chosen), place, np.int16) for place in (order, slots))
-                parts.append((chosen.astype(np.int32), *places, bound))
+                parts.append((kept[chosen], *places, bound[chosen]))
         tile, order_of, slots_of, bound = (np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else [_NONE] * 4
         best_first = np.argsort(bound, kind="stable")
         return Points(tile=tile[best_first], order=order_of[best_first], slots=slots_of[best_first], bound=bound[best_first])
@@ -99,8 +112,7 @@ class Space:
 
         Raises
         ------
-        ScheduleError
-            If that takes too long.
+        TooLongError
         """
         start = scored = work = 0
         for size in itertools.chain(CHUNKS, itertools.repeat(CHUNKS[-1])):
@@ -112,15 +124,31 @@ class Space:
             start += size
             part = part[np.lexsort((points.tile[part], points.order[part], points.slots[part]))]  # neighbours that are alike score faster
             rows = self._table(tiles, points, part)
-            scored, work = scored + len(part), work + _work(rows)
+            scored, work = scored + len(part), work + self._work(rows)
             if work > self.most_work:
-                raise too_many(f"{scored - len(part):,} schedules of {self.most_work:,} steps cannot be told apart without scoring them")
-            cycles, _ = score(rows)
+                raise TooLongError(
+                    f"the search scores more than {self.most_work:,} steps of schedules; "
+                    "allowed: a schedule of your own, a smaller operator, or smaller memories"
+                )
+            cycles = self._score(rows, tiles[1][points.tile[part]])
             legal = np.where(cycles < 0, np.iinfo(np.int64).max, cycles)
             winner = int(legal.argmin())
             if cycles[winner] >= 0 and (found is None or cycles[winner] < found.cycles):
                 found = Found(schedule=self._schedule(tiles, points, int(part[winner])), cycles=int(cycles[winner]))
         raise AssertionError("unreachable")
+
+    def _score(self, rows: Array, n_sizes: Array) -> Array:
+        if self.sums is not None:
+            return score_turns(self.problem, self.sums, rows, n_sizes, timing=self.timing)
+        return score(rows)[0]
+
+    def _work(self, rows: Array) -> int:
+        """Steps that the scorer walks, about: in single convolutions whose reads need not wait for credits, it passes over what repeats."""
+        get = lambda name: rows[:, INDEX[name]]  # noqa: E731
+        steps = get("tiles_m") * get("tiles_n") * get("tiles_k")
+        if self.sums is not None:
+            return int(steps.sum()) * sum(map(len, self.sums))
+        return int(np.where(get("outstanding") > get("latency"), np.minimum(steps, _WALKED), _WAITING * steps).sum())
 
     def _table(self, tiles: Tiles, points: Points, part: Array) -> Array:
         tile, loops = points.tile[part], np.array(_axes(self.orders), np.int64)[points.order[part]].T
@@ -136,18 +164,6 @@ class Space:
 
 
 _NONE = np.zeros(0, np.int64)
-
-
-def too_many(what: str) -> ScheduleError:
-    """A search that would take too long."""
-    return ScheduleError(f"more than {what}, too many to search; allowed: a schedule of your own, a smaller operator, or smaller memories")
-
-
-def _work(rows: Array) -> int:
-    """Steps that the scorer walks, about: where reads wait for credits, it does not pass over what repeats."""
-    get = lambda name: rows[:, INDEX[name]]  # noqa: E731
-    steps = get("tiles_m") * get("tiles_n") * get("tiles_k")
-    return int(np.where(get("outstanding") > get("latency"), np.minimum(steps, _WALKED), steps).sum())
 
 
 def named(slots: Sequence[int]) -> dict[str, int]:

@@ -19,11 +19,12 @@ from ..compiler.operators import Operator, build, parse
 from ..compiler.reasons import Rejected
 from ..hw.accelerator.machine import machine_of
 from ..hw.design_point import DesignPoint
-from ..intrinsics import DType, MappingError, ParameterError, ScheduleError
+from ..intrinsics import DType, MappingError, ParameterError
 from ..intrinsics.accelerator import AcceleratorMachine, Limits, MemoryTiming, Program
 from ..intrinsics.numerics import Array
 from .accelerator import AcceleratorResult, check_size, choose_schedule, conclude, simulate_accelerator
 from .accelerator_run import Observed, Progress, check_fidelity, observe
+from .accelerator_turns import Sums
 
 if TYPE_CHECKING:
     from ..compiler.accelerator.through_tvm import OperatorModule
@@ -58,7 +59,8 @@ def simulate_operator(
         ``tvm`` has TVM cut, order and tensorize the operator, and makes the program from the tile calls of the compiled module; the
         schedule gives tile, order of the loops, and slots.
     schedule : Schedule or "best"
-        The best is that of one convolution; several follow it one after the other.
+        All convolutions of an operator that is several follow it. The best is the fastest of these by the cycles of the whole program;
+        through TVM, that of one convolution.
     output : Output, optional
         Other outputs than 32-bit sums take an operator that is one convolution, and no TVM.
     fidelity, timing, limits, seed, make_operands, keep, progress
@@ -78,8 +80,7 @@ def simulate_operator(
     if through not in WAYS:
         raise ParameterError(f"through must be one of {', '.join(WAYS)}, not {through!r}")
     machine, timing = machine_of(point), timing or MemoryTiming()
-    typed = _operator(operator).typed(a=machine.a, b=machine.b, out=DType(32))
-    placement = _found(typed, placement_of(typed))
+    typed, placement = _placed(operator, machine)
     if through == "native" and placement.copies == (1, 1, 1):
         found = simulate_accelerator(
             point,
@@ -97,10 +98,9 @@ def simulate_operator(
         return replace(found, mapping=_told(placement))
     if output not in (None, Output()):
         raise ParameterError("an operator that is several convolutions, or goes through TVM, has 32-bit sums as output; allowed: sums")
-    _found(typed, place_on(typed, machine))
-    problem = problem_of(placement, machine)
+    problem, sums = _several(typed, placement, machine)
     check_size(problem)
-    chosen, search = choose_schedule(problem, schedule, timing, limits)
+    chosen, search = choose_schedule(problem, schedule, timing, limits, sums=sums if through == "native" else None)
     lowered, mapping = _lowered(typed, placement, machine, chosen, through)
     seen: list[Observed] = []
 
@@ -114,12 +114,34 @@ def simulate_operator(
     return conclude(machine, lowered.program, seen[0], schedule=lowered.schedule, matches=matches, search=search, mapping=mapping)
 
 
-def _operator(operator: Operator | str | tuple[int, int, int]) -> Operator:
+def problem_on(
+    operator: Operator | str | tuple[int, int, int], machine: AcceleratorMachine, output: Output | None = None
+) -> tuple[Problem, Sums | None]:
+    """The convolution that an operator is on a machine, and if it is several, which.
+
+    Raises
+    ------
+    MappingError, ScheduleError, ParameterError
+    """
+    typed, placement = _placed(operator, machine)
+    if placement.copies == (1, 1, 1):
+        return Problem(machine=machine, op=placement.op, output=output or Output()), None
+    return _several(typed, placement, machine)
+
+
+def _placed(operator: Operator | str | tuple[int, int, int], machine: AcceleratorMachine) -> tuple[Operator, Placement]:
+    """An operator with the types of a machine, and where its loops run."""
     if isinstance(operator, tuple):
         m, n, k = operator
         gemm(m, n, k)  # names what is wrong
-        return build("GMM", {"batch": 1, "m": m, "n": n, "k": k})
-    return parse(operator) if isinstance(operator, str) else operator
+        operator = build("GMM", {"batch": 1, "m": m, "n": n, "k": k})
+    typed = (parse(operator) if isinstance(operator, str) else operator).typed(a=machine.a, b=machine.b, out=DType(32))
+    return typed, _found(typed, placement_of(typed))
+
+
+def _several(operator: Operator, placement: Placement, machine: AcceleratorMachine) -> tuple[Problem, Sums]:
+    _found(operator, place_on(operator, machine))
+    return problem_of(placement, machine), placement.sums
 
 
 def _found(operator: Operator, answer: Placement | Rejected) -> Placement:
@@ -132,18 +154,12 @@ def _found(operator: Operator, answer: Placement | Rejected) -> Placement:
 def _lowered(
     operator: Operator, placement: Placement, machine: AcceleratorMachine, schedule: Schedule, through: str
 ) -> tuple[OperatorProgram | OperatorModule, dict[str, Any]]:
-    """The program, and how it came about; turns that are added up may need k innermost where one convolution does not."""
+    """The program, and how it came about."""
     if through == "tvm":
         from ..compiler.accelerator.through_tvm import lower_through_tvm
 
         return lower_through_tvm(operator, placement, machine, schedule)
-    try:
-        return lower_operator(placement, machine, schedule), _told(placement)
-    except ScheduleError:
-        inner = replace(schedule, order=schedule.order.replace("k", "") + "k")
-        if inner == schedule:
-            raise
-        return lower_operator(placement, machine, inner), _told(placement)
+    return lower_operator(placement, machine, schedule), _told(placement)
 
 
 def _told(placement: Placement) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from ..intrinsics import ScheduleError
 from ..intrinsics.accelerator import Limits, MemoryTiming
 from ..intrinsics.numerics import Array
 from .accelerator_balanced import BALANCED_SLOTS, balanced_tiles
-from .accelerator_bounded import MOST_WORK, Found, Points, Space, Tiles, named, too_many
+from .accelerator_bounded import MOST_WORK, Found, Points, Space, Tiles, TooLongError, named
+from .accelerator_turns import Sums
 
 SLOTS = tuple((a, b, c, lag) for a, b, (c, lag) in itertools.product((1, 2, 4), (1, 2, 4), ((1, 0), (2, 1))))
 """Slots of A, B and C, and lag of the stores, that a search tries by default: 1, 2 or 4 tiles of A and of B, and either 1 tile of C
@@ -65,6 +66,7 @@ def best_schedule(
     orders: Sequence[str] = ORDERS,
     slots: Sequence[tuple[int, int, int, int]] = SLOTS,
     most_work: int = MOST_WORK,
+    sums: Sums | None = None,
 ) -> SearchResult:
     """The fastest schedule of all tile sizes, with these loop orders, and these slots and lags.
 
@@ -76,25 +78,28 @@ def best_schedule(
         `SLOTS` by default.
     most_work : int
         Steps of schedules to score, beyond which the search is given up.
+    sums : sequence of sequences of Turn, optional
+        The convolutions of an operator that is several (`Placement`): the optimum is that of the whole program, all of whose convolutions
+        follow one schedule.
 
     Raises
     ------
     ScheduleError
-        If no schedule fits the memories, or too many do to search them.
+        If no schedule fits the memories; `TooLongError` if too many do to search them.
     """
     started = time.perf_counter()
-    space = Space(problem=problem, timing=timing, limits=limits, orders=orders, slots=slots, most_work=most_work)
+    space = Space(problem=problem, timing=timing, limits=limits, orders=orders, slots=slots, most_work=most_work, sums=sums)
     least = tuple(min(counts) for counts in zip(*slots, strict=True))
     found, scored = _first(space)
     legal, parts = 0, list[tuple[Tiles, Points]]()
     for m, n, k in _boxes(problem, named(least)):
         legal += _count(space, m, len(n), k)
         if legal > MOST_LEGAL:
-            raise too_many(f"{MOST_LEGAL:,} schedules fit the memories")
+            raise _too_many(f"{MOST_LEGAL:,} schedules fit the memories")
         tiles = _promising(space, (m, n, k), named(least), found)
         parts.append((tiles, space.points(tiles, None if found is None else found.cycles)))
         if sum(len(points) for _, points in parts) > MOST_KEPT:
-            raise too_many(f"{MOST_KEPT:,} schedules cannot be told apart by their bounds")
+            raise _too_many(f"{MOST_KEPT:,} schedules cannot be told apart by their bounds")
     if not legal:
         raise ScheduleError(
             "no schedule fits the memories, not even tiles of one block and one chunk; allowed: a larger spad_kib or acc_kib"
@@ -119,6 +124,10 @@ def _first(space: Space) -> tuple[Found | None, int]:
     few = tuple(slots for slots in space.slots if slots in BALANCED_SLOTS) or space.slots
     space, tiles = replace(space, slots=few), balanced_tiles(space.problem)
     return space.fastest(tiles, space.points(tiles, None), None)
+
+
+def _too_many(what: str) -> TooLongError:
+    return TooLongError(f"more than {what}, too many to search; allowed: a schedule of your own, a smaller operator, or smaller memories")
 
 
 def _boxes(problem: Problem, slots: dict[str, int]) -> Iterator[Tiles]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,6 +62,50 @@ Costs = Mapping[str, Array]
 """Columns by name: arrays that broadcast, so that a grid of tiles needs no table."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """Outputs of an operator that is several convolutions of one shape.
+
+    Parameters
+    ----------
+    outputs : int
+        How many are alike.
+    turns : int
+        Convolutions that each of them adds up.
+    a, b : int
+        Different activations and weights among these.
+    """
+
+    outputs: int = 1
+    turns: int = 1
+    a: int = 1
+    b: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """The convolutions of an operator.
+
+    Parameters
+    ----------
+    sums : tuple of Sum
+    a, b : int
+        Different activations and weights.
+    switches : int
+        Outputs before which the loader is configured anew.
+    """
+
+    sums: tuple[Sum, ...] = (Sum(),)
+    a: int = 1
+    b: int = 1
+    switches: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Convolutions' worth of outputs."""
+        return sum(one.outputs for one in self.sums)
+
+
 class Bounds:
     """Cycles that no run can undercut. What the tiles alone decide is worked out once, for any order, slots and lag.
 
@@ -68,51 +113,83 @@ class Bounds:
     ----------
     costs : mapping from column to array
         All columns but those of the order, the slots and the lag.
+    turns : Turns
+        All columns are those of one convolution.
     """
 
-    def __init__(self, costs: Costs) -> None:
-        get = costs.__getitem__
+    def __init__(self, costs: Costs, turns: Turns = Turns()) -> None:
+        get, outputs, count = costs.__getitem__, turns.outputs, sum(one.outputs * one.turns for one in turns.sums)
+        self._turns = turns
         self._tiles, self._share, self._latency = tuple(get(f"tiles_{axis}") for axis in "mnk"), get("a_share"), get("latency")
         tiles_m, tiles_n, tiles_k = self._tiles
         first_k, first_n = np.where(tiles_k == 1, 1, 0), np.where(get("period_n") == 1, 1, 0)
         first_m = (get("period_m") == 1) + 2 * (tiles_m == get("period_m"))
         self._a_first = _pick(costs, "a_m", first_m, 4) * _pick(costs, "a_k", first_k, 2)
         self._b_first = _pick(costs, "b_n", first_n, 2) * _pick(costs, "b_k", first_k, 2)
-        self._a_beats, self._a_tiles = _sum(costs, "a_m") * _sum(costs, "a_k"), tiles_m * tiles_k
-        self._b_beats, self._b_tiles = _sum(costs, "b_n") * _sum(costs, "b_k"), tiles_n * tiles_k
+        self._beats = _sum(costs, "a_m") * _sum(costs, "a_k"), _sum(costs, "b_n") * _sum(costs, "b_k")
+        self._loads = tiles_m * tiles_k, tiles_n * tiles_k
+        self._largest = _most(costs, "a_m", 4) * _most(costs, "a_k", 2), _most(costs, "b_n", 2) * _most(costs, "b_k", 2)
         begin = get("sets") + 1 + np.where(get("prologue") > 0, get("prologue") + 1, 0)
-        stores, last_store, after = tiles_m * tiles_n, get("s_m_3") * get("c_n_1"), get("store_latency") + 2
-        out_beats, step = _sum(costs, "s_m") * _sum(costs, "c_n"), 1 + get("preload")
-        computes = _sum(costs, "c_m") * _sum(costs, "c_n") * _sum(costs, "c_k") + stores * tiles_k * step
+        stores, last_store, after = outputs * tiles_m * tiles_n, get("s_m_3") * get("c_n_1"), get("store_latency") + 2
+        out_beats, step = outputs * _sum(costs, "s_m") * _sum(costs, "c_n"), 1 + get("preload")
+        computes = count * (_sum(costs, "c_m") * _sum(costs, "c_n") * _sum(costs, "c_k") + tiles_m * tiles_n * tiles_k * step)
         self._engine = begin + self._a_first + 1 + self._b_first + self._latency + 1 + computes + get("tail_3") + last_store + after
-        self._drains = _sum(costs, "tail") * tiles_n - get("tail_3") + out_beats - last_store + (stores - 1) * after
+        self._switches = turns.switches * (get("tail_3") + self._a_first + self._latency + 3)
+        self._drains = outputs * _sum(costs, "tail") * tiles_n - get("tail_3") + out_beats - last_store + (stores - 1) * after
         self._begin, self._residuals, self._residual_beats = begin, get("residual") * stores, get("residual") * out_beats
         self._stores = out_beats + stores * (1 + get("store_latency"))
         self._split, self._outstanding, self._interval = get("split") != 0, get("outstanding"), get("command_interval")
-        self._commands = get("sets") + (get("prologue") > 0) + stores * (tiles_k + 1) + 1
+        self._commands = get("sets") + (get("prologue") > 0) + stores + count * tiles_m * tiles_n * tiles_k + 1
         last_compute = step + get("c_m_3") * get("c_n_1") * get("c_k_1") + get("tail_3")
         # residuals are awaited by a store, the other loads by a compute
         self._last = self._latency + np.where(get("residual") != 0, 0, last_compute) + last_store + after
 
-    def fetches(self, order: Sequence[Array | int], a_slots: Array | int, b_slots: Array | int) -> tuple[Array, Array]:
-        """How often each tile of A and of B is loaded, in loops over the axes ``order`` (0, 1, 2 for m, n, k), outermost first."""
-        tiles_n = self._tiles[1]
-        a = np.where(self._share != 0, tiles_n // np.maximum(self._share, 1), self._sweeps(1, order, a_slots))
-        return a, self._sweeps(0, order, b_slots)
+    def _moved(self, operand: int, order: Sequence[Array | int], slots: Array | int) -> tuple[Array, Array]:
+        """Loads of A (0) or B (1) and their beats, at least, in loops over the axes ``order``, outermost first."""
+        turns, tiles_n = self._turns, self._tiles[1]
+        missing = 1 - operand  # the axis that the operand lacks: n for A, m for B
+        fetches: Array = 0 * tiles_n
+        for one in turns.sums:
+            different = one.b if operand else one.a
+            if different < one.turns:  # what one of the turns loaded may serve another
+                often: Array = np.asarray(1)
+            elif operand == 0:
+                swept = self._sweeps(missing, order, slots, one.turns)
+                often = np.where(self._share != 0, tiles_n // np.maximum(self._share, 1), swept)
+            else:
+                often = self._sweeps(missing, order, slots, one.turns)
+            fetches = fetches + one.outputs * different * often
+        loads, beats = self._loads[operand] * fetches, self._beats[operand] * fetches
+        distinct = turns.b if operand else turns.a
+        if distinct == sum(one.outputs * (one.b if operand else one.a) for one in turns.sums):
+            return loads, beats
+        kept = (turns.outputs - 1) * np.asarray(slots)  # tiles that outlast an output
+        least = self._loads[operand] * distinct, self._beats[operand] * distinct
+        return np.maximum(loads - kept, least[0]), np.maximum(beats - kept * self._largest[operand], least[1])
 
-    def _sweeps(self, axis: int, order: Sequence[Array | int], slots: Array | int) -> Array:
+    def _sweeps(self, axis: int, order: Sequence[Array | int], slots: Array | int, turns: int) -> Array:
         """Loads of a tile of the operand without an axis: once, if the loops inside of the axis leave it in its slot."""
-        tiles = self._tiles
+        found: Array = np.where(np.asarray(slots) >= self._inside(axis, order, turns), 1, self._tiles[axis])
+        return found
+
+    def _inside(self, axis: int, order: Sequence[Array | int], turns: int) -> Array:
+        """Steps of the loops inside of the one over an axis."""
+        tiles = (*self._tiles[:2], self._tiles[2] * turns)
         others = tiles[(axis + 1) % 3] * tiles[(axis + 2) % 3]
         inner = tiles[order[2]] if isinstance(order[2], int) else np.choose(order[2], tiles)
-        inside = np.where(np.asarray(order[1]) == axis, inner, others)
-        once = (np.asarray(order[2]) == axis) | (np.asarray(slots) >= inside)
-        found: Array = np.where(once, 1, tiles[axis])
+        found: Array = np.where(np.asarray(order[2]) == axis, 1, np.where(np.asarray(order[1]) == axis, inner, others))
+        return found
+
+    def finishes(self, order: Sequence[Array | int], c_slots: Array | int) -> Array:
+        """Whether loops over the axes ``order``, outermost first, evict no output tile before it is complete."""
+        longest = max(one.turns for one in self._turns.sums)
+        found: Array = (self._tiles[2] * longest == 1) | (np.asarray(c_slots) >= self._inside(2, order, longest))
         return found
 
     def least(self) -> Array:
         """The bound whatever the order and the slots: every tile is loaded once, and nothing waits for anything else."""
-        return self._cycles((self._a_beats, self._b_beats), (self._a_tiles, self._b_tiles), 0)
+        beats, loads = ((parts[0] * self._turns.a, parts[1] * self._turns.b) for parts in (self._beats, self._loads))
+        return self._cycles(beats, loads, self._switches)
 
     def cycles(self, order: Sequence[Array | int], a_slots: Array | int, b_slots: Array | int, c_slots: Array | int) -> Array:
         """The bound for loops over the axes ``order`` (0, 1, 2 for m, n, k), outermost first, with these slots and any lag.
@@ -120,16 +197,14 @@ class Bounds:
         Either the computes follow each other between the first loads and the last store, and an operand of a single slot makes them
         wait for every load, or a single slot of C for every store; or the port is busy, short of requests in flight, or short of commands.
         """
-        fetch_a, fetch_b = self.fetches(order, a_slots, b_slots)
-        beats = self._a_beats * fetch_a, self._b_beats * fetch_b
-        loads = self._a_tiles * fetch_a, self._b_tiles * fetch_b
+        loads, beats = zip(self._moved(0, order, a_slots), self._moved(1, order, b_slots), strict=True)
         wait, gaps = 0 * beats[0], 0 * beats[0]
         for slots, moved, count, first in zip((a_slots, b_slots), beats, loads, (self._a_first, self._b_first), strict=True):
             single = np.asarray(slots) == 1
             wait = wait + np.where(single, moved - first + count - 1, 0)
             gaps = np.maximum(gaps, np.where(single, count - 1, 0))
         wait = np.maximum(wait + self._latency * gaps, np.where(np.asarray(c_slots) == 1, self._drains, 0))
-        return self._cycles(beats, loads, wait)
+        return self._cycles(beats, loads, np.maximum(wait, self._switches))
 
     def _cycles(self, beats: tuple[Array, Array], loads: tuple[Array, Array], wait: Array | int) -> Array:
         count, moved = loads[0] + loads[1] + self._residuals, beats[0] + beats[1] + self._residual_beats
@@ -147,6 +222,11 @@ class Bounds:
 
 def _pick(costs: Costs, name: str, index: Array, count: int) -> Array:
     found: Array = np.choose(index, [costs[f"{name}_{place}"] for place in range(count)])
+    return found
+
+
+def _most(costs: Costs, name: str, count: int) -> Array:
+    found: Array = functools.reduce(np.maximum, [costs[f"{name}_{place}"] for place in range(count)])
     return found
 
 

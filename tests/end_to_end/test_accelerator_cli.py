@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from celosia.cli import main
+from celosia.explore import accelerator_bounded, accelerator_sensitivity
 
 DESIGN = shlex.split("--rows 3 --cols 2 --spad-kib 2 --acc-kib 2 --port-bytes 4 --channel-words 8 --residual-words 64")
 
@@ -134,6 +135,7 @@ def test_addresses_outside_are_refused(saved, tmp_path, capfd):
         (["--program", "p", "--output", "sums"], "--output goes with --gemm or --operator only"),
         (["--program", "p", "--residual"], "--residual goes with --gemm or --operator only"),
         (["--program", "p", "--through", "tvm"], "--through goes with --gemm or --operator only"),
+        (["--program", "p", "--no-sensitivity"], "--sensitivity goes with --gemm or --operator only"),
         (["--program", "p", "--sensitivity"], "--sensitivity goes with --gemm or --operator only"),
         (["--program", "p", "--save-program", "q"], "--save-program goes with --gemm or --operator only"),
         (["--program", "p", "--seed", "0"], "--seed goes with --gemm or --operator only"),
@@ -163,7 +165,43 @@ def test_an_operator_of_several_convolutions(capfd):
     code, out, _ = run(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model")
     assert code == 0
     assert "2 convolutions; activations in place, weights packed at compile time, output in place" in out
-    assert "is 2 convolutions; allowed" in refused(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model", "--sensitivity")
+    assert re.search(r"^of [\d,]+ schedules that fit and all 2 convolutions follow none is faster; found in ", out, re.MULTILINE)
+    assert re.search(r"^rows +6 +\d+ ", out, re.MULTILINE)
+
+
+def test_what_doubling_buys(capfd):
+    words = ["--gemm", "9x7x20", "--fidelity", "model"]
+    data = json.loads(run(capfd, *DESIGN, *words, "--json")[1])
+    changes = {change["parameter"]: change for change in data["sensitivity"]}
+    assert data["best_cycles"] == data["model_cycles"]
+    assert set(changes) == {*data["design_point"]} - {"family"} | {"memory_latency", "memory_write_latency"}
+    assert all(change["reason"] if change["cycles"] is None else change["ratio"] for change in changes.values())
+    assert changes["port_bytes"]["value"] == 8
+    code, out, _ = run(capfd, *DESIGN, *words, "--schedule", '{"m":1,"n":1,"k":1}')
+    assert code == 0
+    assert re.search(rf"^the best schedule of this design takes {data['best_cycles']} cycles \(-\d+\.\d%\)$", out, re.MULTILINE)
+    assert "\nlanes not doubled: lanes of the output-stationary core must be 1, not 2\n" in out
+    data = json.loads(run(capfd, *DESIGN, *words, "--json", "--no-sensitivity")[1])
+    assert data["sensitivity"] is data["best_cycles"] is None
+    assert "doubled" not in run(capfd, *DESIGN, *words, "--no-sensitivity")[1]
+
+
+def test_what_takes_long_is_named_and_can_be_asked_for(capfd, monkeypatch):
+    monkeypatch.setattr(accelerator_sensitivity, "QUICK_WORK", 1)
+    words = [*DESIGN, "--gemm", "9x7x20", "--fidelity", "model"]
+    out = run(capfd, *words)[1]
+    assert (
+        "\n--sensitivity also says what doubling rows, cols, spad_kib, acc_kib, port_bytes, split, queue_depth, memory_latency would" in out
+    )
+    assert "rows, cols, spad_kib, acc_kib, port_bytes, split, queue_depth, memory_latency not doubled: the search takes long" in out
+    assert "takes long" not in run(capfd, *words, "--sensitivity")[1]
+    own = [*words, "--schedule", '{"m":1,"n":1,"k":1}']
+    assert (
+        "\nwhat doubling parameters would buy is not known: the search takes long; --sensitivity does it all the same\n"
+        in run(capfd, *own)[1]
+    )
+    monkeypatch.setattr(accelerator_bounded, "MOST_WORK", 1)
+    assert "is not known: the search scores more than 1 steps of schedules; allowed" in run(capfd, *own, "--sensitivity")[1]
 
 
 def test_emit_needs_a_folder(capfd):

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..intrinsics import FormatError
+from ..intrinsics import CelosiaError, FormatError
 from .console import Console, table
 from .parser import Parser, add_family, add_output_options, add_verb, design_point, gemm_shape, natural, path, positive, positive_number
 
@@ -30,8 +30,8 @@ def add_simulate(families: Any) -> None:
         "--schedule",
         metavar="best|JSON",
         help="best (default): the fastest of all tile sizes, the 6 loop orders, 1, 2 or 4 slots of A and of B, and 1 slot of C with lag 0 "
-        "or 2 with lag 1; or a schedule as JSON, such as an earlier run printed (m, n in blocks of rows and "
-        "of cols, k in words of a scratchpad)",
+        "or 2 with lag 1, by the cycles of the whole program where an operator is several convolutions; or a schedule as JSON, such as an "
+        "earlier run printed (m, n in blocks of rows and of cols, k in words of a scratchpad)",
     )
     parser.add_argument(
         "--through",
@@ -48,13 +48,18 @@ def add_simulate(families: Any) -> None:
         metavar="sums|int8|uint8",
         help="32-bit sums (default), or requantised with bias; uint8: clamped at 0",
     )
-    parser.add_argument("--residual", action="store_true", help="add a tensor from memory to an int8 or uint8 output")
+    parser.add_argument("--residual", action="store_true", default=None, help="add a tensor from memory to an int8 or uint8 output")
     parser.add_argument("--save-program", type=path, metavar="FILE", help="write the program, and its memory image as FILE.image")
     parser.add_argument("--program", type=path, metavar="FILE", help="run a program that was saved, on FILE.image")
     parser.add_argument("--image", type=path, metavar="FILE", help="memory image for --program")
     parser.add_argument("--save-result", type=path, metavar="FILE", help="write the memory image after --program")
     parser.add_argument("--seed", type=natural, metavar="N", help="seed of the random operands (default 0)")
-    parser.add_argument("--sensitivity", action="store_true", help="also say what doubling each parameter would buy")
+    parser.add_argument(
+        "--sensitivity",
+        action=argparse.BooleanOptionalAction,
+        help="say what doubling each parameter would buy, with the best schedule each time: by default where each search is done in about "
+        "a second, with --sensitivity however long it takes, with --no-sensitivity not at all",
+    )
     parser.set_defaults(handler=simulate)
 
 
@@ -68,12 +73,12 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
         return _run_program(point, arguments, console)
     operator = gemm_shape(arguments.gemm) if arguments.gemm is not None else arguments.operator
     from ..compiler.accelerator.job import typical_operands, typical_output
-    from ..explore.accelerator import in_words, sensitivity
+    from ..explore.accelerator import in_words
     from ..explore.accelerator_operator import simulate_operator
     from ..intrinsics.accelerator import MemoryTiming
 
     timing = MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency)
-    output = typical_output("sums" if arguments.output is None else arguments.output, residual=arguments.residual)
+    output = typical_output("sums" if arguments.output is None else arguments.output, residual=bool(arguments.residual))
     target = arguments.save_program
     result = simulate_operator(
         point,
@@ -88,13 +93,39 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
         keep=None if target is None else lambda program, memory: _save(target, program, memory),
         progress=console.note if console.progress.enabled else None,
     )
-    changes = sensitivity(point, operator, output=output, timing=timing)[1] if arguments.sensitivity else ()
-    words = in_words(result, changes)
+    looked, why_not = _sensitivity(point, operator, output, timing, arguments, result)
+    words = [*in_words(result, looked), *why_not]
     data = {"name": point.name, "design_point": point.to_dict(), **result.to_dict(), "words": words}
-    if arguments.sensitivity:
-        data["sensitivity"] = [vars_of(change) for change in changes]
-    console.result(data, _describe(point.name, result, words, changes))
+    data["best_cycles"] = looked and looked.cycles
+    data["sensitivity"] = looked and [vars_of(change) for change in looked.changes]
+    console.result(data, _describe(point.name, result, words, looked))
     return 0 if result.passed else 1
+
+
+def _sensitivity(point: DesignPoint, operator: Any, output: Any, timing: Any, arguments: argparse.Namespace, result: Any) -> Any:
+    """What doubling each parameter would buy, or none, and why not."""
+    from ..explore.accelerator_bounded import MOST_WORK, TooLongError
+    from ..explore.accelerator_operator import problem_on
+    from ..explore.accelerator_sensitivity import LONG, QUICK_WORK, sensitivity
+
+    if arguments.sensitivity is False:
+        return None, []
+    native = arguments.through in (None, "native")
+    try:
+        looked = sensitivity(
+            point,
+            lambda machine: problem_on(operator, machine, output if native else None),
+            timing=timing,
+            known=result.model_cycles if native and result.search else None,
+            most_work=MOST_WORK if arguments.sensitivity else QUICK_WORK,
+        )
+    except TooLongError as error:
+        why = str(error) if arguments.sensitivity else "the search takes long; --sensitivity does it all the same"
+        return None, [f"what doubling parameters would buy is not known: {why}"]
+    except CelosiaError as error:
+        return None, [f"what doubling parameters would buy is not known: {error}"]
+    long = [change.parameter for change in looked.changes if change.reason == LONG]
+    return looked, [f"--sensitivity also says what doubling {', '.join(long)} would buy, which takes longer"] if long else []
 
 
 _IDLE_WITH_PROGRAM = ("schedule", "through", "output", "residual", "seed", "sensitivity", "save_program")
@@ -105,7 +136,7 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
     """Refuse options that would say nothing."""
     saved = arguments.program is not None
     values = {name: getattr(arguments, name) for name in (_IDLE_WITH_PROGRAM if saved else _IDLE_WITHOUT)}
-    given = [name for name, value in values.items() if value is not None and value is not False]
+    given = [name for name, value in values.items() if value is not None]
     if given:
         option = "--" + given[0].replace("_", "-")
         other = "a saved program runs as it is" if saved else "nothing else has an image"
@@ -195,30 +226,47 @@ def _schedule(text: str | None) -> Any:
     return "best" if text in (None, "best") else Schedule.from_json(str(text))
 
 
-def _describe(name: str, result: Any, words: list[str], changes: Any) -> str:
+def _describe(name: str, result: Any, words: list[str], looked: Any) -> str:
     verdict = "equals the reference" if result.matches_reference else "DIFFERS FROM THE REFERENCE"
     schedule = " ".join(f"{key}={value}" for key, value in result.schedule.to_dict().items())
     lines = [
         name,
         f"output {verdict}; model {result.model_cycles:,} cycles, {_rtl_words(result.rtl_cycles, result.events_equal)}",
         f"{result.macs:,} MACs, utilization {result.utilization:.3f}; schedule {schedule}; {result.commands:,} commands",
+        *_searched(result),
         _mapped(result.mapping),
         *words,
         "",
         _ledgers(result.ledger, result.critical_path, result.cycles),
     ]
-    if changes:
-        doubled = [
-            [
-                change.parameter,
-                str(change.value),
-                f"{change.cycles:,}" if change.cycles else "-",
-                f"{100 * change.ratio - 100:+.1f}" if change.ratio else "-",
-            ]
-            for change in changes
-        ]
-        lines += ["", table(["doubled", "to", "cycles", "change %"], doubled)]
+    if looked is not None:
+        lines += ["", *_doubled(looked.changes)]
     return "\n".join([*lines, "", f"built in {result.build_seconds:.2f} s, simulated in {result.simulation_seconds:.2f} s"])
+
+
+def _searched(result: Any) -> list[str]:
+    """What the schedule is the best of."""
+    if not result.search:
+        return []
+    legal, turns = result.search["legal"], result.mapping.get("turns", 1)
+    if result.mapping["through"] != "native":
+        return [f"TVM was given tiles, order and slots of the fastest of {legal:,} native schedules of one convolution"]
+    follow = f" and all {turns} convolutions follow" if turns > 1 else ""
+    return [f"of {legal:,} schedule{'s' if legal > 1 else ''} that fit{follow} none is faster; found in {result.search['seconds']:.2f} s"]
+
+
+def _doubled(changes: Any) -> list[str]:
+    """A table of what doubling buys, and the parameters that cannot be doubled, by their reasons."""
+    rows, reasons = [], dict[str, list[str]]()
+    for change in changes:
+        if change.cycles is None:
+            reasons.setdefault(change.reason, []).append(change.parameter)
+        else:
+            rows.append([change.parameter, str(change.value), f"{change.cycles:,}", f"{100 * change.ratio - 100:+.1f}"])
+    return [
+        table(["doubled", "to", "cycles", "change %"], rows),
+        *(f"{', '.join(names)} not doubled: {why}" for why, names in reasons.items()),
+    ]
 
 
 def _mapped(mapping: Any) -> str:
