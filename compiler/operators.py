@@ -58,7 +58,10 @@ class Operator:
             raise ParameterError(f"{self.name} has one input, so both operand types must be {self.a}, not {self.b}")
         small = [axis for axis, extent in self.form.axes if extent < 1]
         if small:
-            raise ParameterError(f"{self.name}: axis {small[0]} has no positive extent (the window is larger than the padded input)")
+            raise ParameterError(
+                f"{self.name}: axis {small[0]} has no positive extent (the window is larger than the padded input); "
+                "allowed: a smaller window or dilation, a larger input or pad"
+            )
 
     @functools.cached_property
     def form(self) -> Form:
@@ -170,7 +173,8 @@ def from_te(kind: str, arguments: Sequence[int]) -> Operator:
     names = TE_PARAMETERS[kind]
     required = sum(name not in DEFAULTS for name in names)
     if not required <= len(arguments) <= len(names):
-        raise ParameterError(f"{kind} takes {required} to {len(names)} numbers ({', '.join(names)}), not {len(arguments)}")
+        count = f"{required} to {len(names)}" if required < len(names) else required
+        raise ParameterError(f"{kind} takes {count} numbers ({', '.join(names)}), not {len(arguments)}")
     given = {name: DEFAULTS.get(name, 0) for name in names} | dict(zip(names, arguments, strict=False))
     return build(kind, _gather(kind, given))
 
@@ -196,8 +200,10 @@ def build(kind: str, parameters: Parameters) -> Operator:
                 )
     for name in ("c_in", "c_out"):
         groups = parameters.get("groups", 1)
-        if kind not in ("DEP",) and name in parameters and forms.scalar(parameters, name) % forms.scalar({"groups": groups}, "groups"):
-            raise ParameterError(f"{name} of {kind} must be a multiple of its {groups} groups, not {parameters[name]}")
+        size, share = forms.scalar(parameters, name) if name in parameters else 0, forms.scalar({"groups": groups}, "groups")
+        if kind not in ("DEP",) and size % share:
+            near = max(share, share * round(size / share))
+            raise ParameterError(f"{name} of {kind} must be a multiple of its {groups} groups, not {size}; nearest legal value: {near}")
     kind = conv_kind(parameters) if kind in ("C2D", "DIL", "GRP") else kind
     return Operator(kind, canonical(kind, parameters), tuple(sorted(parameters.items())))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..compiler.accelerator.costs import largest, widest
+from ..compiler.accelerator.lower import check_fit
 from ..compiler.accelerator.problem import Problem
 from ..compiler.accelerator.schedule import ORDERS, Schedule
 from ..intrinsics import ScheduleError
@@ -101,9 +102,7 @@ def best_schedule(
         if sum(len(points) for _, points in parts) > MOST_KEPT:
             raise _too_many(f"{MOST_KEPT:,} schedules cannot be told apart by their bounds")
     if not legal:
-        raise ScheduleError(
-            "no schedule fits the memories, not even tiles of one block and one chunk; allowed: a larger spad_kib or acc_kib"
-        )
+        raise _nothing_fits(problem, least)
     found, more = space.fastest(*_joined(parts), found)
     if found is None:
         raise ScheduleError(
@@ -124,6 +123,15 @@ def _first(space: Space) -> tuple[Found | None, int]:
     few = tuple(slots for slots in space.slots if slots in BALANCED_SLOTS) or space.slots
     space, tiles = replace(space, slots=few), balanced_tiles(space.problem)
     return space.fastest(tiles, space.points(tiles, None), None)
+
+
+def _nothing_fits(problem: Problem, least: Sequence[int]) -> ScheduleError:
+    """By how much the least tiles are too large."""
+    try:
+        check_fit(problem, Schedule(m=1, n=1, k=1, a_slots=least[0], b_slots=least[1], c_slots=least[2]))
+    except ScheduleError as error:
+        return ScheduleError(f"no schedule fits the memories: of one block and one chunk, {error}; allowed: a larger spad_kib or acc_kib")
+    raise AssertionError("the least tiles fit")
 
 
 def _too_many(what: str) -> TooLongError:

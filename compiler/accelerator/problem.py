@@ -93,7 +93,7 @@ class Problem:
                 f"allowed: the {ADDRESS_SPACE / 1e9:.1f} GB that 32-bit addresses reach"
             )
         if self.output.residual and not machine.adds_residuals:
-            raise ScheduleError(f"design {machine.name or machine.design_hash} adds no residuals; allowed: residual_words above 0")
+            raise ScheduleError(f"design {machine.name or machine.design_hash} adds no residuals; allowed: residual_words of at least 2")
         if self.output.residual and self.strips:
             raise ScheduleError("vector mode (depthwise on a broadcast core) adds no residuals; allowed: another core")
         if self.output.uses_channels and not machine.requantizes:
@@ -102,7 +102,8 @@ class Problem:
             )
         if self.output.uses_channels and self.n_blocks > machine.channel_words:
             raise ScheduleError(
-                f"{op.filters} output channels need {self.n_blocks} words of biases and multipliers; the design has {machine.channel_words}"
+                f"{op.filters} output channels need {self.n_blocks} words of biases and multipliers; the design has "
+                f"{machine.channel_words}; allowed: channel_words of at least {self.n_blocks}, or fewer output channels"
             )
         check_encodable(self)
 

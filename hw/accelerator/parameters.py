@@ -112,12 +112,32 @@ class AcceleratorParameters(Parameters):
             raise ParameterError(f"acc of an accelerator must be a signed type of 8 to 32 bits, not {self.acc}; nearest legal value: int32")
         if self.overflow not in (Overflow.FORBID, Overflow.WRAP):
             raise ParameterError(f"overflow of an accelerator must be forbid or wrap, not {self.overflow.value}")
-        for operand, words in (("A", self.accelerator_machine("").a_words), ("B", self.accelerator_machine("").b_words)):
-            if not 2 <= words <= MAX_WORDS:
-                raise ParameterError(f"spad_kib {self.spad_kib} gives {words} words per bank of {operand}; allowed: 2 to {MAX_WORDS}")
-        rows = self.accelerator_machine("").acc_rows
-        if not max(self.rows, 2) <= rows <= MAX_WORDS:
-            raise ParameterError(f"acc_kib {self.acc_kib} gives {rows} rows of sums; allowed: {max(self.rows, 2)} to {MAX_WORDS}")
+        words = self._word_bytes
+        for operand, size in zip("AB", words, strict=True):
+            self._check_memory("spad_kib", f"words per bank of {operand}", size, 2, words)
+        self._check_memory("acc_kib", "rows of sums", 4 * self.cols, max(self.rows, 2), (4 * self.cols,))
+
+    def _check_memory(self, name: str, what: str, size: int, least: int, sizes: tuple[int, ...]) -> None:
+        """Refuse a memory whose words of ``size`` bytes are too few or too many; ``sizes`` are all that have to fit."""
+        kib = getattr(self, name)
+        count = 1024 * kib // size
+        if least <= count <= MAX_WORDS:
+            return
+        low = max(ceil_div(least * each, 1024) for each in sizes)
+        high = min([4096, *(((MAX_WORDS + 1) * each - 1) // 1024 for each in sizes)])
+        raise ParameterError(
+            f"{name} {kib} gives {count} {what}; allowed: {least} to {MAX_WORDS}, so {name} from {low} to {high}; "
+            f"nearest legal value: {low if kib < low else high}"
+        )
+
+    @property
+    def _word_bytes(self) -> tuple[int, int]:
+        """Bytes of a word of all banks of A, and of B."""
+        still = self.core == "weight-stationary"
+        unit_a = (self.rows if still else self.lanes) * self.a.container_width // 8
+        unit_b = (1 if still else self.lanes) * self.b.container_width // 8
+        banks = 1 if still else self.rows
+        return banks * unit_a * ceil_div(self.port_bytes, unit_a), self.cols * unit_b * ceil_div(self.port_bytes, unit_b)
 
     @property
     def tile_depth(self) -> int:
@@ -166,10 +186,7 @@ class AcceleratorParameters(Parameters):
 
     def accelerator_machine(self, design_hash: str, name: str = "") -> AcceleratorMachine:
         """What software may know of the design with this hash."""
-        weight_stationary = self.core == "weight-stationary"
-        unit_a = (self.rows if weight_stationary else self.lanes) * self.a.container_width // 8
-        unit_b = (1 if weight_stationary else self.lanes) * self.b.container_width // 8
-        banks_a = 1 if weight_stationary else self.rows
+        a_word, b_word = self._word_bytes
         return AcceleratorMachine(
             name=name,
             design_hash=design_hash,
@@ -182,8 +199,8 @@ class AcceleratorParameters(Parameters):
             acc=self.acc,
             overflow=self.overflow,
             port_bytes=self.port_bytes,
-            a_words=self.spad_kib * 1024 // (banks_a * unit_a * ceil_div(self.port_bytes, unit_a)),
-            b_words=self.spad_kib * 1024 // (self.cols * unit_b * ceil_div(self.port_bytes, unit_b)),
+            a_words=self.spad_kib * 1024 // a_word,
+            b_words=self.spad_kib * 1024 // b_word,
             acc_rows=self.acc_kib * 1024 // (self.cols * 4),
             channel_words=self.channel_words,
             residual_words=self.residual_words,

@@ -145,11 +145,49 @@ def test_addresses_outside_are_refused(saved, tmp_path, capfd):
         (["--gemm", "9x7x20", "--program", "p"], "needs one of --gemm MxNxK, --operator OP and --program FILE"),
         (["--program", "/nowhere/p"], "cannot be read"),
         (["--gemm", "9x7x20", "--port-bytes", "0"], "port.bytes"),
+        (["--gemm", "9x7x20", "--spad-kib", "4096"], "2 to 65536, so spad_kib from 1 to 512; nearest legal value: 512$"),
+        (
+            ["--gemm", "9x7x20", "--cols", "256", "--port-bytes", "64"],
+            "of B; allowed: 2 to 65536, so spad_kib from 32 to 4096; .* value: 32$",
+        ),
+        (
+            ["--gemm", "9x7x20", "--acc-kib", "4096"],
+            "rows of sums; allowed: 3 to 65536, so acc_kib from 1 to 512; nearest legal value: 512$",
+        ),
+        (["--operator", "nrm:1x4"], r"NRM takes 3 numbers \(batch, m, n\), not 2$"),
+        (["--operator", "conv2d:1x4x4x6,8x3x3,g4"], "c_in of C2D must be a multiple of its 4 groups, not 6; nearest legal value: 8$"),
+        (
+            ["--operator", "conv2d:1x4x4x4,4x9x9"],
+            "larger than the padded input.; allowed: a smaller window or dilation, a larger input or pad$",
+        ),
+        (["--gemm", "9x70x20", "--output", "int8"], "the design has 8; allowed: channel_words of at least 35, or fewer output channels$"),
+        (
+            ["--operator", "conv2d:1x50x50x4,4x40x40,g4", "--core", "outer-product"],
+            r"of one block and one chunk, tiles need \d+ .* by \d+; allowed",
+        ),
         (["--gemm", "9x7x20", "--fidelity", "model", "--save-program", "/nowhere/p"], "cannot be written"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, reason, capfd):
     assert re.search(reason, refused(capfd, *DESIGN, *arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--minutes", "-1"], "must be a number above 0, at most 1000000, not '-1'; see"),
+        (["--minutes", "0"], "must be a number above 0, at most 1000000, not '0'; see"),
+        (["--minutes", "nan"], "must be a number above 0, at most 1000000, not 'nan'; see"),
+        (["--minutes", "soon"], "must be a number above 0, at most 1000000, not 'soon'; see"),
+        (["--minutes", "inf"], "must be a number above 0, at most 1000000, not 'inf'; nearest legal value: 1000000; see"),
+        (["--points", "0"], "must be at least 1, not 0; nearest legal value: 1"),
+        (["--seed", "-1"], "must be at least 0, not -1; nearest legal value: 0"),
+    ],
+)
+def test_mistakes_of_a_self_test_are_one_sentence(arguments, reason, capfd):
+    with pytest.raises(SystemExit, match="2"):
+        main(["selftest", "accelerator", *arguments])
+    assert reason in capfd.readouterr().err
 
 
 def test_an_operator_through_tvm(capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -154,10 +155,7 @@ def natural(text: str) -> int:
 
 def positive_number(text: str) -> float:
     """Parse a number above 0."""
-    value = _number(text, 1e6)
-    if value == 0:
-        raise argparse.ArgumentTypeError("must be above 0, not 0")
-    return value
+    return _number(text, 1e6, above=True)
 
 
 def probability(text: str) -> float:
@@ -170,13 +168,16 @@ def fraction(text: str) -> float:
     return _number(text, 1.0)
 
 
-def _number(text: str, high: float) -> float:
+def _number(text: str, high: float, *, above: bool = False) -> float:
+    """Parse a number from 0 to ``high``, or above 0."""
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= high:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to {high:g}, not {text!r}")
+        value = math.nan
+    if not (0 < value <= high if above else 0 <= value <= high):
+        allowed = f"above 0, at most {high:.0f}" if above else f"from 0 to {high:g}"
+        near = f"{high:.0f}" if above and value > high else f"{high:g}" if value > high else "" if above or math.isnan(value) else "0"
+        raise argparse.ArgumentTypeError(f"must be a number {allowed}, not {text!r}" + (f"; nearest legal value: {near}" if near else ""))
     return value
 
 
