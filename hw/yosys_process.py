@@ -27,4 +27,5 @@ def main() -> None:
     libyosys.Design().run_pass("script run.ys")
 
 
-main()
+if __name__ == "__main__":
+    main()
