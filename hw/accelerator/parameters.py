@@ -110,12 +110,18 @@ class AcceleratorParameters(Parameters):
         super().__post_init__()
         if not self.acc.signed or not ACC_WIDTHS[0] <= self.acc.width <= ACC_WIDTHS[1]:
             raise ParameterError(f"acc of an accelerator must be a signed type of 8 to 32 bits, not {self.acc}; nearest legal value: int32")
-        if self.overflow not in (Overflow.FORBID, Overflow.WRAP):
-            raise ParameterError(f"overflow of an accelerator must be forbid or wrap, not {self.overflow.value}")
         words = self._word_bytes
         for operand, size in zip("AB", words, strict=True):
             self._check_memory("spad_kib", f"words per bank of {operand}", size, 2, words)
         self._check_memory("acc_kib", "rows of sums", 4 * self.cols, max(self.rows, 2), (4 * self.cols,))
+
+    def _check_overflow(self, mode: Overflow) -> Overflow:
+        if mode not in (Overflow.FORBID, Overflow.WRAP):
+            raise ParameterError(
+                f"overflow of an accelerator must be one of forbid, wrap, not {mode.value!r}: schedules choose the order of its additions; "
+                f"nearest legal value: {Overflow.WRAP.value}"
+            )
+        return mode
 
     def _check_memory(self, name: str, what: str, size: int, least: int, sizes: tuple[int, ...]) -> None:
         """Refuse a memory whose words of ``size`` bytes are too few or too many; ``sizes`` are all that have to fit."""

@@ -138,3 +138,11 @@ def test_a_port_too_narrow_for_a_row_is_refused(cols, port_bytes, near):
         DesignPoint.create("accelerator", rows=1, cols=cols, port_bytes=port_bytes)
     DesignPoint.create("accelerator", rows=1, cols=cols, port_bytes=near, spad_kib=64)
     DesignPoint.create("accelerator", rows=1, cols=63, port_bytes=1, spad_kib=64)
+
+
+@pytest.mark.parametrize("mode", ["saturate", "saturate-once"])
+def test_sums_that_saturate_are_refused(mode):
+    with pytest.raises(
+        ParameterError, match=rf"^overflow of an accelerator must be one of forbid, wrap, not '{mode}': .*legal value: wrap$"
+    ):
+        DesignPoint.create("accelerator", rows=2, cols=2, overflow=mode)
