@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
-import functools
 import itertools
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -19,18 +16,14 @@ from ..compiler.accelerator.schedule import Turn
 from ..intrinsics.accelerator import MemoryTiming
 from ..intrinsics.accelerator.costs import Sum, Turns
 from ..intrinsics.numerics import Array
-from ..sim.accelerator_scorer import load
+from ..intrinsics.processors import usable_processors
+from ..sim.accelerator_scorer import load, sources
 
+SOURCES = ("turns.cpp",)
 _BLOCK = 16  # rows that a thread takes at a time
 
 Sums = Sequence[Sequence[Turn]]
 """Convolutions that are added up, one such sum per output (see `Placement`)."""
-
-
-@functools.lru_cache(maxsize=1)
-def sources() -> tuple[tuple[str, str], ...]:
-    """Name and text of the scorer's source, under the name by which scorers are built."""
-    return (("scorer.cpp", Path(__file__).with_name("accelerator_turns.cpp").read_text(encoding="utf-8")),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +87,7 @@ def score_turns(
     -------
     (rows,) int64; -1 where the schedule would evict an unfinished output tile.
     """
-    plan, cycles, scorer = _Plan.of(problem, sums), np.empty(len(table), np.int64), library or load(sources())
+    plan, cycles, scorer = _Plan.of(problem, sums), np.empty(len(table), np.int64), library or load(sources(SOURCES))
     table, n_sizes, ends, turns, confirmed = (
         np.ascontiguousarray(array, np.int64) for array in (table, n_sizes, plan.ends, plan.turns, _confirmations(problem, timing))
     )
@@ -105,7 +98,7 @@ def score_turns(
         edges = ctypes.c_int64(problem.group_blocks), ctypes.c_int64(plan.left)
         scorer.celosia_score(_at(rows), counts[0], _at(sizes), _at(ends), counts[1], _at(turns), _at(confirmed), *edges, _at(own))
 
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(usable_processors()) as pool:
         list(pool.map(run, [slice(start, start + _BLOCK) for start in range(0, len(table), _BLOCK)]))
     return cycles
 

@@ -1,4 +1,4 @@
-"""The compiled scorer of schedules: built once by the compiler that builds the models, then loaded from the cache."""
+"""The compiled scorers of schedules: built once by the compiler that builds the models, then loaded from the cache."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from ..intrinsics import ParameterError, ToolFailedError
 from ..intrinsics.accelerator.costs import COLUMNS, LEDGER, STRUCTURE
 from ..intrinsics.numerics import Array
+from ..intrinsics.processors import usable_processors
 from .cache import Cache, cache_root, digest
 from .toolchain import require_compiler
 
@@ -40,7 +41,7 @@ def score(table: Array, *, ledger: bool = False, threads: int | None = None) -> 
         -1 where the schedule would evict an unfinished output tile.
     ledger : (rows, len(LEDGER)) int64 or None
     """
-    count = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
+    count = usable_processors() if threads is None else max(threads, 1)
     ledgers = np.empty((len(table), len(LEDGER)), np.int64) if ledger else None
     return _call(load(sources()), table, ledgers, None, count), ledgers
 
@@ -74,16 +75,16 @@ def _call(library: ctypes.CDLL, table: Array, ledgers: Array | None, passed: Arr
     return cycles
 
 
-@functools.lru_cache(maxsize=1)
-def sources() -> tuple[tuple[str, str], ...]:
-    """Names and texts of the scorer's sources."""
+@functools.lru_cache(maxsize=2)
+def sources(names: tuple[str, ...] = _SOURCES) -> tuple[tuple[str, str], ...]:
+    """Names and texts of a scorer's sources; the first one includes the others."""
     harness = Path(__file__).parent / "harness"
-    return tuple((name, (harness / name).read_text(encoding="utf-8")) for name in _SOURCES)
+    return tuple((name, (harness / name).read_text(encoding="utf-8")) for name in names)
 
 
 @functools.lru_cache(maxsize=16)
 def load(texts: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
-    """The scorer, built from these sources if it is not in the cache."""
+    """A scorer, built from these sources if it is not in the cache."""
     compiler, cache = require_compiler(), Cache(cache_root())
     columns, structure = (", ".join(f"{name}_" for name in names) for names in (COLUMNS, STRUCTURE))
     contract = f"enum Column {{ {columns}, kColumns }};\nconstexpr int kStructure[] = {{ {structure} }};\n"
@@ -94,7 +95,7 @@ def load(texts: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
     def make(folder: Path) -> None:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        command = [*compiler.command, *flags, "scorer.cpp", "-o", "scorer.so"]
+        command = [*compiler.command, *flags, texts[0][0], "-o", "scorer.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:])

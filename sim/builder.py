@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ..intrinsics import Machine, ToolFailedError
+from ..intrinsics.processors import usable_processors
 from .cache import Cache, cache_root, digest, source_digest
 from .harness import HARNESS_FILES, design_header, exports, record_layouts, wrapper
 from .harness.generate import CLASS, is_input
@@ -243,7 +243,7 @@ class Job:
         """Run compiler commands at the same time."""
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(max_workers=min(len(commands), os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(max_workers=min(len(commands), usable_processors())) as pool:
             list(pool.map(lambda command: self._run("the C++ compiler", command, folder), commands))
 
     def _run(self, tool: str, command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,6 @@ greatest costs of all rows prove that another is never smaller: of dispatcher an
 from __future__ import annotations
 
 import concurrent.futures
-import os
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ...intrinsics import ParameterError
 from ...intrinsics.accelerator.costs import INDEX, STRUCTURE
 from ...intrinsics.numerics import Array
+from ...intrinsics.processors import usable_processors
 from .schedule import Event, Schedule, structure
 
 CHUNK = 8192
@@ -53,7 +53,7 @@ def score_structure(table: Array, *, threads: int | None = None) -> Array:
     """
     limited = table[:, INDEX["outstanding"]] <= table[:, INDEX["latency"]]
     cycles = np.empty(len(table), np.int64)
-    with concurrent.futures.ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(threads or usable_processors()) as pool:
         for rows in (np.flatnonzero(limited), np.flatnonzero(~limited)):
             if len(rows):
                 cycles[rows] = _score(table if len(rows) == len(table) else table[rows], pool)

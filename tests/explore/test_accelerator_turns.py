@@ -14,13 +14,13 @@ from celosia.compiler.operators import from_te
 from celosia.explore.accelerator_operator import simulate_operator
 from celosia.explore.accelerator_search import best_schedule
 from celosia.explore.accelerator_selftest import random_design, random_schedule
-from celosia.explore.accelerator_turns import score_turns, sources, turns_of
+from celosia.explore.accelerator_turns import SOURCES, score_turns, turns_of
 from celosia.hw import DesignPoint
 from celosia.hw.accelerator.machine import machine_of
 from celosia.intrinsics import CelosiaError, DType, ScheduleError
 from celosia.intrinsics.accelerator import Limits, MemoryTiming, predict
 from celosia.intrinsics.accelerator.costs import INDEX, Bounds, Sum, Turns
-from celosia.sim.accelerator_scorer import load, score
+from celosia.sim.accelerator_scorer import load, score, sources
 
 LIMITS = {
     "GMM": ((2, 5), (1, 20), (1, 20), (1, 30)),
@@ -99,7 +99,7 @@ def test_the_scorer_is_the_reference_model():
     ],
 )
 def test_a_broken_scorer_is_noticed(right, broken):
-    ((name, text),) = sources()
+    ((name, text),) = sources(SOURCES)
     assert right in text
     assert differences(3, 30, load(((name, text.replace(right, broken)),)))[0]
 
