@@ -58,10 +58,10 @@ class Operator:
             raise ParameterError(f"{self.name} has one input, so both operand types must be {self.a}, not {self.b}")
         small = [axis for axis, extent in self.form.axes if extent < 1]
         if small:
-            raise ParameterError(
-                f"{self.name}: axis {small[0]} has no positive extent (the window is larger than the padded input); "
-                "allowed: a smaller window or dilation, a larger input or pad"
-            )
+            why, allowed = "the window is larger than the padded input", "a smaller window or dilation, a larger input or pad"
+            if self.kind == "T2D":
+                why, allowed = "padding cuts everything off", "a smaller pad, a larger kernel or input"
+            raise ParameterError(f"{self.name}: axis {small[0]} has no positive extent ({why}); allowed: {allowed}")
 
     @functools.cached_property
     def form(self) -> Form:

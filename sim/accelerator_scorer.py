@@ -97,10 +97,15 @@ def load(texts: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
             (folder / name).write_text(text, encoding="utf-8")
         command = [*compiler.command, *flags, texts[0][0], "-o", "scorer.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
-            raise ToolFailedError(f"the C++ compiler failed on the scorer of schedules; its last lines: {tail}")
+        if done.returncode or not (folder / "scorer.so").exists():
+            tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:]) or f"nothing (exit code {done.returncode})"
+            raise ToolFailedError(f"the C++ compiler made no scorer of schedules (see celosia doctor); its last lines: {tail}")
 
-    library = ctypes.CDLL(os.fspath(cache.ensure("scorers", key, make) / "scorer.so"))
+    path = cache.ensure("scorers", key, make) / "scorer.so"
+    try:
+        library = ctypes.CDLL(os.fspath(path))
+    except OSError as error:
+        cache.discard("scorers", key)
+        raise ToolFailedError(f"scorer {path} could not be loaded and was removed from the cache; try again ({error})") from error
     library.celosia_score.restype = None
     return library

@@ -273,9 +273,12 @@ def _trial(compiler: Compiler) -> str:
             )
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
+        made = (Path(folder) / "trial.so").exists()
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or [f"exit code {done.returncode}"])[0] if done.returncode else ""
+    if done.returncode:
+        return (errors or lines or [f"exit code {done.returncode}"])[0]
+    return "" if made else "it says nothing, and makes no file"
 
 
 def _report_package(name: str, hint: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...intrinsics import ScheduleError
-from ...intrinsics.accelerator.machine import ceil_div
+from ...intrinsics.accelerator.machine import ACC_WIDTHS, ceil_div
 from ...intrinsics.numerics import Array
 from .geometry import Geometry
 from .registers import check_encodable
@@ -70,9 +70,10 @@ class Problem(Geometry):
             raise ScheduleError(f"padding with {op.zero_point} needs elements of one byte, not {machine.a}; allowed: zero")
         limit = machine.max_k
         if limit is not None and op.depth > limit:
+            wider = f"an acc wider than {machine.acc}, " if machine.acc.width < ACC_WIDTHS[1] else ""
             raise ScheduleError(
                 f"sums of {op.depth} products of {machine.a} x {machine.b} may not fit {machine.acc}; "
-                f"allowed: a reduction of at most {limit}, a wider acc, or overflow 'wrap'"
+                f"allowed: a reduction of at most {limit}, {wider}or overflow 'wrap'"
             )
         if self.memory_bytes > ADDRESS_SPACE:
             raise ScheduleError(

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from ...intrinsics import Overflow, ParameterError, StreamLayout, StreamTiming
 from ...intrinsics.accelerator.command import STORE_PATH
-from ...intrinsics.accelerator.machine import BUSES, COMMAND_INPUTS, CORES, AcceleratorMachine, ceil_div
+from ...intrinsics.accelerator.machine import ACC_WIDTHS, BUSES, COMMAND_INPUTS, CORES, AcceleratorMachine, ceil_div
 from ...intrinsics.numerics import Rounding
 from ..parameters import MAX_EXTENT, Parameters, _integer, check_integer
 
-ACC_WIDTHS = (8, 32)
 MAX_WORDS = 1 << 16
 
 

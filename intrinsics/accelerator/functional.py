@@ -91,7 +91,8 @@ class _State:
             found = pad[:, start : start + blocks * words]
         else:
             found = pad[:, start + np.arange(blocks)[:, None] * stride + np.arange(words)]
-        return found.reshape(len(pad), blocks, -1).swapaxes(0, 1)
+        read: Array = found.reshape(len(pad), blocks, -1).swapaxes(0, 1)
+        return read
 
     def _numbers(self, elements: Array, dtype: DType, depth: int) -> Array:
         """Elements as numbers of a type in which sums of ``depth`` products are exact."""

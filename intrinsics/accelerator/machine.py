@@ -20,6 +20,9 @@ BUSES = ("native", "axi4")
 COMMAND_INPUTS = ("stream", "registers")
 """Where commands come from."""
 
+ACC_WIDTHS = (8, 32)
+"""Least and most bits of an accumulator."""
+
 RESPONSE_REGISTER = 1
 """Cycles from data at the memory port to their place in the loader."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from celosia.hw.design_point import DesignPoint
 from celosia.intrinsics import CelosiaError, HashMismatchError, ToolFailedError, ToolNotFoundError
-from celosia.sim import Library, build, simulate_gemm, toolchain, toolchain_report
+from celosia.sim import Library, accelerator_scorer, build, simulate_gemm, toolchain, toolchain_report
 from celosia.sim import cache as cache_module
 from celosia.sim.cache import Cache, digest
 
@@ -159,6 +159,27 @@ def test_a_compiler_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: p
     record = next(record for record in toolchain_report() if record["tool"] == "compiler")
     assert (record["found"], record["version"]) == (False, "g++ 1")
     assert record["hint"].startswith("it does not compile: fatal error: no header; install g++")
+
+
+def test_a_compiler_that_makes_nothing_is_told(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELOSIA_CXX", "true")
+    record = next(record for record in toolchain_report() if record["tool"] == "compiler")
+    ((name, text),) = accelerator_scorer.sources(("turns.cpp",))
+    assert not record["found"]
+    assert "it says nothing, and makes no file" in record["hint"]
+    with pytest.raises(ToolFailedError, match=r"made no scorer of schedules .*its last lines: nothing \(exit code 0\)$"):
+        accelerator_scorer.load(((name, f"{text}\n// another\n"),))
+    assert not (fresh_cache / "scorers").exists()
+
+
+def test_a_scorer_that_cannot_be_loaded_leaves_the_cache(fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "g++"
+    fake.write_text("#!/bin/sh\necho garbage > scorer.so\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("CELOSIA_CXX", str(fake))
+    with pytest.raises(ToolFailedError, match=r"scorer\.so could not be loaded and was removed from the cache; try again"):
+        accelerator_scorer.load((("turns.cpp", "// never loaded before"),))
+    assert not list((fresh_cache / "scorers").iterdir())
 
 
 def test_an_unwritable_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

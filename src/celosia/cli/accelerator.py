@@ -13,6 +13,7 @@ from .parser import Parser, add_family, add_output_options, add_verb, design_poi
 
 if TYPE_CHECKING:
     from ..hw.design_point import DesignPoint
+    from ..intrinsics.accelerator import MemoryTiming
 
 SIMULATE_EXAMPLE = (
     "celosia simulate accelerator --core output-stationary --rows 16 --cols 16 --spad-kib 64 --port-bytes 16 "
@@ -41,7 +42,7 @@ def add_simulate(families: Any) -> None:
     parser.add_argument("--fidelity", default="both", metavar="model|rtl|both", help="exact model, RTL, or both compared (default)")
     parser.add_argument("--latency", type=positive, default=20, metavar="N", help="cycles from a read request to its data (default 20)")
     parser.add_argument(
-        "--write-latency", type=positive, default=20, metavar="N", help="axi4: cycles from a burst's last beat to its response (default 20)"
+        "--write-latency", type=positive, metavar="N", help="axi4: cycles from a burst's last beat to its response (default 20)"
     )
     parser.add_argument(
         "--output",
@@ -75,9 +76,8 @@ def simulate(arguments: argparse.Namespace, console: Console) -> int:
     from ..compiler.accelerator.job import typical_operands, typical_output
     from ..explore.accelerator import in_words
     from ..explore.accelerator_operator import simulate_operator
-    from ..intrinsics.accelerator import MemoryTiming
 
-    timing = MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency)
+    timing = _timing(point, arguments)
     output = typical_output("sums" if arguments.output is None else arguments.output, residual=bool(arguments.residual))
     target = arguments.save_program
     result = simulate_operator(
@@ -166,11 +166,20 @@ def _read(path: Path) -> bytes:
         raise FormatError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
+def _timing(point: DesignPoint, arguments: argparse.Namespace) -> MemoryTiming:
+    from ..intrinsics.accelerator import MemoryTiming
+
+    given = {} if arguments.write_latency is None else {"write_latency": arguments.write_latency}
+    if given and point.parameters.bus != "axi4":  # type: ignore[attr-defined]
+        raise FormatError("--write-latency is that of AXI4's responses to writes; the native port has none; allowed with --bus axi4")
+    return MemoryTiming(latency=arguments.latency, **given)
+
+
 def _run_program(point: DesignPoint, arguments: argparse.Namespace, console: Console) -> int:
     import numpy as np
 
     from ..explore.accelerator_run import simulate_program
-    from ..intrinsics.accelerator import MemoryTiming, Program
+    from ..intrinsics.accelerator import Program
 
     program = Program.from_bytes(_read(arguments.program))
     memory = np.frombuffer(_read(arguments.image or _image_path(arguments.program)), np.uint8).copy()
@@ -179,7 +188,7 @@ def _run_program(point: DesignPoint, arguments: argparse.Namespace, console: Con
         program,
         memory,
         fidelity=arguments.fidelity,
-        timing=MemoryTiming(latency=arguments.latency, write_latency=arguments.write_latency),
+        timing=_timing(point, arguments),
         progress=console.note if console.progress.enabled else None,
     )
     if arguments.save_result is not None:
