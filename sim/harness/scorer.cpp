@@ -94,6 +94,10 @@ template <class Time> int Walk<Time>::hint(Int kind) const {
 
 // The step that leads from the present state to itself: the last one, or one of another time around such a loop.
 // Few numbers are looked at first, and all of them ever more rarely while that fails.
+// Which slots kept tiles of A and B lie in may change from step to step, and yet be no part of the state: nobody waits for tiles that were
+// used before, and a state that comes back knows of no use ahead of the dispatcher, or the latest would have changed its place. A use is
+// never ahead only where every step ends with a store, so with an output tile, whose slot of C would have changed its place too had it
+// been kept: there is one tile along k, and in the rest of the loop slots follow from its index.
 template <class Time> INLINE const Move* Walk<Time>::steady(Watch& watch, const Clock& now) {
     const Int compute = now.free_compute - now.dispatched, load = now.free_load - now.dispatched;
     watch.age = compute == watch.compute && load == watch.load ? watch.age + 1 : 0;
@@ -174,7 +178,7 @@ template <class Time> void Walk<Time>::learn_steps() {
 
 template <class Time> template <int kLevel> inline void Walk<Time>::loop() {
     if constexpr (kLevel == 2 && kSingle) {
-        engine.unbounded && engine.axis(2).regular() && engine.still(1) && engine.still(2) ? learn_steps() : steps();
+        engine.unbounded && engine.axis(2).regular() ? learn_steps() : steps();
     } else if constexpr (kLevel == 2) {
         steps();
     } else {
@@ -184,7 +188,7 @@ template <class Time> template <int kLevel> inline void Walk<Time>::loop() {
             int from = -1, generation = 0;
             Int kind = 0;
             Sums start;
-            if (learns && engine.step) {  // the first step is another one for the ledger
+            if (learns && engine.step) {  // the state before the first step never comes back
                 remember();
                 kind = kStretches * (axis.code() + (kLevel ? 8 * engine.axis(0).code() : 0)) + kLevel;
                 if (const Move* move = memory.find(state, kind)) {
