@@ -257,7 +257,12 @@ class _Search:
         raise NoPlace(Reason.NON_AFFINE, f"operand {self.einsum.a.tensor} is read in steps that no walk over rows and columns makes")
 
     def _check_order(self) -> None:
-        """Refuse activations whose products are not innermost: every one would be a read of its own."""
+        """Refuse activations whose products are not innermost: every one would be a read of its own.
+
+        A last dimension of 1 is one channel, whose products are those of the window wherever they lie.
+        """
+        if self.einsum.a.shape[-1] == 1:
+            return
         tensor, windowed = self.einsum.a.tensor, [{"ac", "ab"} <= {self.roles[axis] for axis in dim.index.axes} for dim in self.dims]
         # a window of one channel may have one output row or column, and groups of one channel have no other products
         single = len(self.dims) - 2 if any(windowed[-2:]) else len(self.dims)

@@ -42,6 +42,10 @@ OPERATORS = [
     from_te("T2D", (1, 4, 4, 3, 5, 4, 2, 1)),
     from_te("T2D", (2, 3, 2, 2, 4, 4, 3, 0)),
     parse("conv3d:2x4x1x2x3,1x1x1x1,s3,p1"),
+    parse("conv2d:1x2x6x1,1x2x1"),  # one channel, one output row: the products lie first, and last
+    parse("conv1d:1x4x1,3x2,s3"),
+    parse("conv2d:1x4x2x1,1x3x1,s2"),
+    parse("conv3d:1x2x4x4x1,2x2x3x3"),
     from_te("DEP", (1, 3, 3, 5, 3, 1, 0)),
     from_te("GMM", (2, 5, 6, 7)),
     from_te("TBG", (2, 5, 3, 7)),
