@@ -112,7 +112,8 @@ def _first_direct(
     if batch is None:
         return None, None
     obstacle = None
-    products = [False] if problem.op.is_gemm and not batch.extents else []
+    # a matrix product takes its activations whole; a slice of them is chosen by windows
+    products = [False] if problem.op.is_gemm and not batch.extents and not batch.slices else []
     for windows, schedule in itertools.product([*products, True], schedules):
         try:
             return _direct(placement, problem, schedule, batch, windows=windows), None

@@ -7,7 +7,7 @@ import pytest
 from tvm import te
 from tvm.s_tir import Schedule as TvmSchedule
 
-from celosia.compiler.accelerator import from_tvm, tile_layout
+from celosia.compiler.accelerator import from_tvm, through_tvm, tile_layout
 from celosia.compiler.accelerator.batch import batch_of
 from celosia.compiler.accelerator.convolution import Convolution
 from celosia.compiler.accelerator.from_tvm import lower_module, tile_intrinsic, window_intrinsic, window_tile
@@ -166,6 +166,33 @@ def test_operators(operator, core):
     inputs = operator.random_inputs(np.random.default_rng(0))
     assert np.array_equal(run(found, inputs, machine), operator.reference(inputs))
     assert found.program.macs == placement.macs
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(
+    "name", ["conv2d:1x1x2x3,3x1x1,s2", "conv2d:1x5x5x4,4x1x1,s5", "dep:1x3x1x1x1x3x0x1", "conv3d:1x2x2x2x3,3x1x1x1,s2"]
+)
+def test_one_output_pixel_of_a_larger_input(name, core):
+    """A matrix product of a slice of the activations: they are no operand of it as they lie."""
+    machine, operator = CORES[core], parse(name)
+    placement, schedule = place_on(operator, machine), Schedule(m=1, n=1, k=2)
+    assert placement.op.is_gemm
+    assert placement.copies[0] > 1
+    found, mapping = lower_through_tvm(operator, placement, machine, schedule)
+    assert (mapping["route"], mapping["copied"]) == ("direct", [])
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    assert np.array_equal(run(found, inputs, machine), operator.reference(inputs))
+    assert found.program.commands == lower_operator(placement, machine, schedule).program.commands
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("name", ["conv2d:1x2x6x1,1x2x1", "conv1d:1x4x1,3x2,s3", "conv2d:1x4x2x1,1x3x1,s2", "conv3d:1x2x4x4x1,2x2x3x3"])
+def test_one_channel_and_one_position_along_the_kernel(name, core):
+    machine, operator = CORES[core], parse(name)
+    found, mapping = lower_through_tvm(operator, place_on(operator, machine), machine, Schedule(m=1, n=1, k=1))
+    assert mapping["route"] == "direct"
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    assert np.array_equal(run(found, inputs, machine), operator.reference(inputs))
 
 
 def test_a_transposed_convolution_has_the_turns_of_the_native_way():
@@ -396,5 +423,20 @@ def test_a_wrong_corner_would_show_in_the_result(monkeypatch):
     monkeypatch.setattr(tile_layout, "_turns", wrong)
     operator = from_te("T2D", (1, 4, 4, 8, 8, 4, 2, 1))
     found, _ = lower_through_tvm(operator, place_on(operator, MACHINE), MACHINE, Schedule(m=2, n=2, k=4))
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    assert not np.array_equal(run(found, inputs), operator.reference(inputs))
+
+
+def test_a_wrong_slice_would_show_in_the_result(monkeypatch):
+    operator = parse("conv2d:1x5x5x4,4x1x1,s5")
+    right = through_tvm.batch_of
+
+    def next_slice(placement):
+        batch = right(placement)
+        (size, index), *rest = batch.slices
+        return replace(batch, slices=((size, index + 1), *rest))
+
+    monkeypatch.setattr(through_tvm, "batch_of", next_slice)
+    found, _ = lower_through_tvm(operator, place_on(operator, MACHINE), MACHINE, Schedule(m=1, n=1, k=1))
     inputs = operator.random_inputs(np.random.default_rng(0))
     assert not np.array_equal(run(found, inputs), operator.reference(inputs))
