@@ -16,7 +16,7 @@ from ..operators import Operator
 from .batch import ONE, Batch, batch_of
 from .convolution import gemm
 from .from_tvm import TvmProgram, lower_module, tile_instruction, tile_intrinsic
-from .operator_program import Engine
+from .operator_program import Engine, lower_operator
 from .placement import Placement
 from .problem import Problem
 from .schedule import Schedule
@@ -88,7 +88,8 @@ def lower_through_tvm(
     Raises
     ------
     MappingError, ScheduleError
-        If neither the convolution nor the operator can be tensorized; the message is that of the convolution, if the operator is one.
+        If neither the convolution nor the operator can be tensorized; the message is that of the convolution, if the operator is one,
+        and names the native way if that takes the schedule.
     """
     if placement.corrected:
         raise MappingError(f"{operator.name} has a zero point, which no module through TVM corrects; allowed: the native way")
@@ -99,9 +100,25 @@ def lower_through_tvm(
         try:
             found = _packed(operator, placement, problem, inner)
         except (MappingError, ScheduleError) as error:
-            raise (obstacle or error) from None
+            found, _ = _first_direct(placement, problem, _smaller(inner))
+            if found is None:
+                raise _with_way_out(obstacle or error, placement, machine, schedule) from None
     copied = list(found.lowered.copied)
     return found, {"through": "tvm", "route": found.route, "tile": list(tile_size(found.tile)), "copied": copied}
+
+
+def _smaller(schedule: Schedule) -> list[Schedule]:
+    """Ever fewer rows: TVM's tile may be larger than the schedule's, in filters and products that no whole blocks divide."""
+    return [replace(schedule, m=schedule.m >> halvings) for halvings in range(1, schedule.m.bit_length())]
+
+
+def _with_way_out(obstacle: CelosiaError, placement: Placement, machine: AcceleratorMachine, schedule: Schedule) -> CelosiaError:
+    """The obstacle, and the native way if that is open."""
+    try:
+        lower_operator(placement, machine, schedule)
+    except CelosiaError:
+        return obstacle
+    return type(obstacle)(f"{obstacle}; the native way, without TVM, takes it")
 
 
 def _first_direct(

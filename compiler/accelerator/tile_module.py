@@ -78,7 +78,9 @@ def tile_module(op: Convolution, machine: AcceleratorMachine, *, tile: Tile, ord
 def _check_matrix(size: tuple[int, int, int]) -> None:
     m, n, k = size
     if m > 1 and (n == 1 or k == 1):
-        raise ScheduleError(f"TVM tensorizes no tile of {m} x {n} x {k}, whose last dimension is 1; allowed: more columns and products")
+        raise ScheduleError(
+            f"TVM tensorizes no tile of {m} x {n} x {k}, whose last dimension is 1; allowed: one row, or more columns and products"
+        )
 
 
 def _check_windows(op: Convolution, tile: WindowTile) -> None:

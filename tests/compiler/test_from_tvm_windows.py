@@ -376,6 +376,31 @@ def test_the_obstacle_is_that_of_the_convolution():
         lower_through_tvm(operator, place_on(operator, machine), machine, Schedule(m=1, n=1, k=1))
 
 
+def test_rows_are_halved_where_the_nearest_tile_is_too_large():
+    """27 filters are no whole blocks of 2, so that TVM's tile has all of them: with 25 rows it does not fit."""
+    machine = make(core="dot-product", rows=2, cols=2, port_bytes=4, spad_kib=8, acc_kib=4)
+    operator = from_te("T2D", (2, 5, 5, 1, 3, 3, 3, 0))
+    placement, schedule = place_on(operator, machine), Schedule(m=13, n=2, k=1, order="nmk")
+    found, mapping = lower_through_tvm(operator, placement, machine, schedule)
+    assert mapping["tile"] == [5, 27, 1]
+    assert found.schedule.m < schedule.m
+    inputs = operator.random_inputs(np.random.default_rng(0))
+    assert np.array_equal(run(found, inputs, machine), operator.reference(inputs))
+
+
+def test_the_native_way_is_named_only_where_it_is_open():
+    operator = parse("conv2d:1x5x1x1,5x2x1,s3,p1")
+    placement = place_on(operator, MACHINE)
+    with pytest.raises(ScheduleError, match=r"does not perform the route layout; the native way, without TVM, takes it$"):
+        lower_through_tvm(operator, placement, MACHINE, Schedule(m=1, n=1, k=1))
+    lower_operator(placement, MACHINE, Schedule(m=1, n=1, k=1))
+    closed = Schedule(m=1, n=1, k=1, c_slots=1 << 16)
+    with pytest.raises(ScheduleError, match=r"does not perform the route layout$"):
+        lower_through_tvm(operator, placement, MACHINE, closed)
+    with pytest.raises(ScheduleError):
+        lower_operator(placement, MACHINE, closed)
+
+
 def test_zero_points_are_not_corrected():
     operator = parse("conv2d:1x6x8x16,8x3x3,p1")
     placement = place_on(operator, MACHINE)
