@@ -86,19 +86,24 @@ def dimensions(access: Access, roles: Mapping[str, str], extents: Mapping[str, i
         If an index is no sum of axes (but for axes of all operands, which may be fixed), or a condition is on no dimension.
     """
     found, explained = [], set[Guard]()
+    change = (
+        f"copy operand {access.tensor} into the order in which it is read, {access.fill} where it is not, at the price of one more pass"
+    )
     for size, index in zip(access.shape, access.index, strict=True):
         if any(roles[axis] != "abc" for atom in index.quotients for axis in atom.inner.axes):
-            raise NoPlace(Reason.NON_AFFINE, f"operand {access.tensor} is read at {index}, which no walk over rows and columns makes")
+            raise NoPlace(
+                Reason.NON_AFFINE, f"operand {access.tensor} is read at {index}, which no walk over rows and columns makes", change
+            )
         own = [guard for guard in access.guards if guard not in explained and not (guard.index - index).terms]
         explained.update(own)
         if size > 1 or index.terms or own:
             found.append(Dimension(size, index, tuple(own)))
     for guard in access.guards:
         if guard not in explained and not _always(guard, roles, extents):
-            raise NoPlace(Reason.GUARDED, f"operand {access.tensor} is read only where {guard}, which is no border of the tensor")
+            raise NoPlace(Reason.GUARDED, f"operand {access.tensor} is read only where {guard}, which is no border of the tensor", change)
     repeated = [axis for axis in access.axes if sum(axis in dim.index.axes for dim in found) > 1]
     if repeated:
-        raise NoPlace(Reason.NON_AFFINE, f"axis {repeated[0]} moves along two dimensions of operand {access.tensor}")
+        raise NoPlace(Reason.NON_AFFINE, f"axis {repeated[0]} moves along two dimensions of operand {access.tensor}", change)
     return found
 
 

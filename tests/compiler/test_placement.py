@@ -255,6 +255,25 @@ def test_what_has_no_place_says_why(name):
         lower_operator(func, make(), Schedule(m=1, n=1, k=1))
 
 
+@pytest.mark.parametrize("name", ["a triangle", "a diagonal"])
+def test_what_a_copy_would_change_says_so(name):
+    answer = place_on(REFUSED[name][0], make())
+    assert answer.change == "copy operand A into the order in which it is read, 0 where it is not, at the price of one more pass"
+    assert isinstance(place_on(matmul(), make()), Placement)  # what the copy is read as
+
+
+def test_a_copy_with_the_inserted_zeros_is_the_nearest_change_of_a_sparse_transposed_convolution():
+    sparse, copied = from_te("T2D", (2, 2, 3, 2, 6, 1, 2, 0)), parse("conv2d:2x3x5x2,6x1x1")
+    answer = place_on(sparse, make())
+    assert (answer.reason, answer.change[:14]) == (Reason.NON_AFFINE, "copy operand A")
+    x, w = sparse.random_inputs(np.random.default_rng(0))
+    spread = np.zeros((2, 3, 5, 2), x.dtype)
+    spread[:, ::2, ::2] = x
+    machine = make()
+    got = run(lower_operator(copied, machine, Schedule(m=1, n=1, k=1)), machine, [spread, w])
+    assert np.array_equal(got.reshape(-1), sparse.reference([x, w]).reshape(-1))
+
+
 def test_activations_as_weights_must_lie_right():
     einsum = parse_function(matmul(b="kn"), constants=()).einsum
     answer = place(einsum)
