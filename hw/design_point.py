@@ -17,7 +17,7 @@ from .parameters import Parameters, closest, family_of
 if TYPE_CHECKING:
     from amaranth.lib import wiring
 
-HW_VERSION = 5
+HW_VERSION = 6
 """Part of every design hash: raise it whenever the RTL or the timing of any block changes."""
 
 _COMPONENTS = {

@@ -157,6 +157,8 @@ class Job:
         if self.path.exists():
             self.cache.touch(self.path.parent)
             return 0.0
+        if self.path.parent.is_dir():  # entries appear whole, so somebody has removed a part of this one
+            self.cache.discard("libraries", self.key)
         started = time.perf_counter()
         waiting = partial(self.progress, "wait for another process that builds this design")
         self.cache.ensure("libraries", self.key, self.make, waiting=waiting)

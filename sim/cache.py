@@ -124,6 +124,8 @@ class Cache:
         for used, path in entries:
             if excess <= 0 or used > yesterday:
                 break
+            if path.stat().st_mtime > used:  # another process has just begun to use it
+                continue
             shutil.rmtree(path, ignore_errors=True)
             excess -= sizes[path]
 

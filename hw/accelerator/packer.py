@@ -77,16 +77,15 @@ class Packer(wiring.Component):  # type: ignore[misc]
         limit = Signal(range(self.widest + 1))
         joined = self._joined(m, held, filled)
         m.d.comb += [total.eq(filled + tag.count), limit.eq(self._limit())]
-        full = total >= limit
+        full, closed = total >= limit, tag.row_end | tag.word_end
         m.d.comb += [
-            self.write.eq(self.valid & (full | tag.word_end | (tag.row_end & (total != 0)))),
+            self.write.eq(self.valid & (full | (closed & (total != 0)))),  # the last beat of a run may be empty, and its word closed before
             self.write_target.eq(tag.target),
             self.write_bank.eq(tag.bank),
             self.write_address.eq(tag.address + Mux(tag.target == Target.CHANNELS, 0, offset)),
             self.write_part.eq(offset),
             self.write_data.eq(joined),
         ]
-        closed = tag.row_end | tag.word_end
         with m.If(self.valid):
             m.d.sync += [
                 held.eq(Mux(closed, 0, Mux(full, self._above(joined), joined))),

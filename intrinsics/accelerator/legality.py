@@ -115,6 +115,7 @@ class _Checker:
                 known.clear()
             rows = known[key] = _Rows.of(values, walker, width, used)
         self._fetched(values, walker, rows)
+        self._packed(values, walker, rows)
 
     def _shaped(self, values: Values, walker: Values) -> int:
         """Words of the scratchpad that a row fills."""
@@ -154,6 +155,17 @@ class _Checker:
         highest = rows.highest(values, walker)
         if highest >= self.memory_bytes:
             self._refuse(f"reads byte {highest}; the memory image has {self.memory_bytes} bytes")
+
+    def _packed(self, values: Values, walker: Values, rows: _Rows) -> None:
+        """Words as the packer closes them: it writes at most one per beat."""
+        size, channels = self.memories[Target(values["target"])][2], values["target"] == Target.CHANNELS
+        count, runs = row_size(values, walker, self.machine.port_bytes)
+        if channels and (count != size or (walker["pad"] and runs > 1)):
+            self._refuse(f"brings {count} bytes per row; allowed: the {size} of a word of biases and multipliers, in one run if padded")
+        if not walker["pad"]:
+            limit = self.machine.port_bytes if channels else size
+            if not values["spare"] and np.any((count - rows.final) % limit + rows.final > limit):
+                self._refuse("has rows whose last beat fills a word and begins another one; allowed: with a spare beat")
 
     def _compute(self, values: Values) -> None:
         key = tuple(values[name] for name in COMPUTE_SHAPE)
@@ -252,6 +264,8 @@ class _Rows:
         Last byte of these from the base of the command, if all image rows exist.
     width : int
         Bytes of a beat.
+    final : (rows,) int64
+        Bytes that the last beat of every row holds, before a spare one.
     """
 
     words: int
@@ -263,6 +277,7 @@ class _Rows:
     within: Array
     last: int
     width: int
+    final: Array
 
     @classmethod
     def of(cls, values: Values, walker: Values, width: int, words: int) -> _Rows:
@@ -274,6 +289,7 @@ class _Rows:
         skip = (base + across) % width
         within = (across - skip > -width) & (across - skip < walker["width"])
         begin = base + across - skip - start
+        first, count, whole = runs[-1]
         return cls(
             words=words,
             y=(int(down.min()), int(down.max())),
@@ -284,6 +300,7 @@ class _Rows:
             within=within,
             last=int(begin[within].max(initial=-(1 << ADDRESS_BITS))) + width - 1,
             width=width,
+            final=count - np.clip((whole - 1) * width - skip[:, first], 0, count),
         )
 
     def highest(self, values: Values, walker: Values) -> int:

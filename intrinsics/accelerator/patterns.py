@@ -117,6 +117,8 @@ class StorePattern:
     ----------
     address, source : (rows,) int64
         Bytes from the base of the command, and accumulator rows from its ``c``, of the rows of the first N block.
+    ends : tuple of int
+        Where the M blocks end among these rows; only the last one where N blocks do not write what others do.
     step : int
         Divides all addresses.
     size : int
@@ -125,16 +127,20 @@ class StorePattern:
 
     address: Array
     source: Array
+    ends: tuple[int, ...]
     step: int
     size: int
 
     @classmethod
     def of(cls, store: Values, path: Values, cols: int) -> StorePattern:
         """The pattern of a store and of those that begin elsewhere."""
-        address, source = (places[:, 0] for places in store_addresses({**store, "base": 0, "c": 0}, path, cols))
-        real = source >= 0
-        step = math.gcd(path["pitch"], path["block_pitch"])
-        return cls(address=address[real], source=source[real], step=step, size=cols * (1 if path["narrow"] else 4))
+        places, sources = (places[:, 0] for places in store_addresses({**store, "base": 0, "c": 0}, path, cols))
+        real = sources >= 0
+        address, step = places[real], math.gcd(path["pitch"], path["block_pitch"])
+        size, ends = cols * (1 if path["narrow"] else 4), np.cumsum(real.sum(axis=1))
+        if not _collide(address, size, store["n_blocks"]):
+            ends = ends[-1:]
+        return cls(address=address, source=sources[real], ends=tuple(map(int, ends)), step=step, size=size)
 
     def sources(self, store: Values) -> Array:
         """Accumulator rows, (n_blocks, rows) int64."""
@@ -142,11 +148,25 @@ class StorePattern:
         return blocks + self.source
 
     def write(self, memory: Array, store: Values, content: Array) -> None:
-        """Write (n_blocks, rows, size) uint8, without what lies behind the last channel."""
-        for block, rows in enumerate(content):
-            start = store["base"] + block * self.size
-            count = store["last_bytes"] if block == store["n_blocks"] - 1 else self.size
-            unit = math.gcd(start, count, self.step)
-            place = ((self.address + start) // unit)[:, None] + np.arange(count // unit)
-            units = memory[: len(memory) // unit * unit].reshape(-1, unit)
-            units[place] = rows[:, :count].reshape(len(rows), -1, unit)
+        """Write (n_blocks, rows, size) uint8, without what lies behind the last channel; M blocks are outside of N blocks."""
+        first = 0
+        for end in self.ends:
+            for block, rows in enumerate(content[:, first:end]):
+                start = store["base"] + block * self.size
+                count = store["last_bytes"] if block == store["n_blocks"] - 1 else self.size
+                unit = math.gcd(start, count, self.step)
+                place = ((self.address[first:end] + start) // unit)[:, None] + np.arange(count // unit)
+                units = memory[: len(memory) // unit * unit].reshape(-1, unit)
+                units[place] = rows[:, :count].reshape(len(rows), -1, unit)
+            first = end
+
+
+def _collide(address: Array, size: int, blocks: int) -> bool:
+    """Whether rows of ``size`` bytes at these addresses meet such rows of other blocks, which begin ``size`` bytes further each."""
+    known = np.unique(address)
+    for block in range(1, blocks):
+        found = np.searchsorted(known, address + block * size)  # the first that begins there or behind
+        behind, before = known[np.minimum(found, len(known) - 1)], known[np.maximum(found - 1, 0)]
+        if np.any(np.abs(np.stack([behind, before]) - address - block * size) < size):
+            return True
+    return False

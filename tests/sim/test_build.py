@@ -161,6 +161,16 @@ def test_a_compiler_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: p
     assert record["hint"].startswith("it does not compile: fatal error: no header; install g++")
 
 
+def test_an_entry_without_its_library_is_made_again(fresh_cache: Path) -> None:
+    path = build(toy()).path
+    entry = fresh_cache / "libraries" / path.parent.name
+    assert path == entry / "block.so"
+    path.unlink()
+    done = subprocess.run([sys.executable, "-c", BUILD_SCRIPT], capture_output=True, text=True, check=True)
+    assert "compile" in done.stdout.splitlines()
+    assert path.exists()
+
+
 def test_a_compiler_that_makes_nothing_is_told(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELOSIA_CXX", "true")
     record = next(record for record in toolchain_report() if record["tool"] == "compiler")
