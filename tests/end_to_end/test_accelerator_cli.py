@@ -202,6 +202,14 @@ def test_an_operator_through_tvm(capfd):
     assert "through must be one of native, tvm, not 'llvm'" in refused(capfd, *DESIGN, "--gemm", "4x4x4", "--through", "llvm")
 
 
+@pytest.mark.parametrize("operator", ["conv2d:1x1x2x3,3x1x1,s2", "conv2d:1x4x2x1,1x3x1,s2"])
+def test_one_output_pixel_through_tvm(operator, capfd):
+    code, out, _ = run(capfd, *DESIGN, "--operator", operator, "--through", "tvm", "--json", "--no-sensitivity")
+    assert code == 0
+    result = json.loads(out)
+    assert result["matches_reference"] is result["events_equal"] is True
+
+
 def test_an_operator_of_several_convolutions(capfd):
     code, out, _ = run(capfd, *DESIGN, "--operator", "gmm:2x5x6x7", "--fidelity", "model")
     assert code == 0
