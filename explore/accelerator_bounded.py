@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,8 +84,11 @@ class Space:
     def bounds(self, tiles: Tiles) -> Bounds:
         """Of tiles, arrays that broadcast."""
         costs = columns(self.problem, *tiles, timing=self.timing, limits=self.limits)
-        turns = Turns() if self.sums is None else turns_of(self.problem, self.sums)
-        return Bounds({name: np.asarray(value) for name, value in costs.items()}, turns)
+        return Bounds({name: np.asarray(value) for name, value in costs.items()}, self._turns)
+
+    @functools.cached_property
+    def _turns(self) -> Turns:
+        return Turns() if self.sums is None else turns_of(self.problem, self.sums)
 
     def points(self, tiles: Tiles, below: int | None) -> Points:
         """Schedules of tiles (arrays of one length) that fit and finish their outputs, and whose bound is less than ``below``."""

@@ -101,11 +101,7 @@ def load(texts: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
             tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:]) or f"nothing (exit code {done.returncode})"
             raise ToolFailedError(f"the C++ compiler made no scorer of schedules (see celosia doctor); its last lines: {tail}")
 
-    path = cache.ensure("scorers", key, make) / "scorer.so"
-    try:
-        library = ctypes.CDLL(os.fspath(path))
-    except OSError as error:
-        cache.discard("scorers", key)
-        raise ToolFailedError(f"scorer {path} could not be loaded and was removed from the cache; try again ({error})") from error
+    path = cache.ensure("scorers", key, make, file="scorer.so") / "scorer.so"
+    library = cache.opened("scorers", key, f"scorer {path}", lambda: ctypes.CDLL(os.fspath(path)))
     library.celosia_score.restype = None
     return library

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..intrinsics import Machine, ToolFailedError
 from ..intrinsics.processors import usable_processors
-from .cache import Cache, cache_root, digest, source_digest
+from .cache import Cache, Loaded, cache_root, digest, source_digest
 from .harness import HARNESS_FILES, design_header, exports, record_layouts, wrapper
 from .harness.generate import CLASS, is_input
 from .library import Library
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Design: TypeAlias = DesignPoint | RtlDesign
 
 Progress = Callable[[str], None]
-Loaded = TypeVar("Loaded")
 
 _VERILATOR_FLAGS = (
     "--cc",
@@ -157,20 +156,14 @@ class Job:
         if self.path.exists():
             self.cache.touch(self.path.parent)
             return 0.0
-        if self.path.parent.is_dir():  # entries appear whole, so somebody has removed a part of this one
-            self.cache.discard("libraries", self.key)
         started = time.perf_counter()
         waiting = partial(self.progress, "wait for another process that builds this design")
-        self.cache.ensure("libraries", self.key, self.make, waiting=waiting)
+        self.cache.ensure("libraries", self.key, self.make, waiting=waiting, file=self.path.name)
         return time.perf_counter() - started
 
     def load(self, open_library: Callable[[], Loaded]) -> Loaded:
         """Open the library; one that the system refuses leaves the cache."""
-        try:
-            return open_library()
-        except OSError as error:
-            self.cache.discard("libraries", self.key)
-            raise ToolFailedError(f"library {self.path} could not be loaded and was removed from the cache; try again ({error})") from error
+        return self.cache.opened("libraries", self.key, f"library {self.path}", open_library)
 
     def make(self, folder: Path) -> None:
         self.progress("emit Verilog")

@@ -20,8 +20,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from ..intrinsics import CelosiaError
+from ..intrinsics import CelosiaError, ToolFailedError
+
+Loaded = TypeVar("Loaded")
 
 
 def cache_root() -> Path:
@@ -85,8 +88,12 @@ class Cache:
         """Where the log of a failed build is."""
         return self.root / "logs" / f"{key}.log"
 
-    def ensure(self, kind: str, key: str, make: Callable[[Path], None], waiting: Callable[[], None] = lambda: None) -> Path:
+    def ensure(
+        self, kind: str, key: str, make: Callable[[Path], None], waiting: Callable[[], None] = lambda: None, *, file: str = ""
+    ) -> Path:
         """The entry's folder; if there is none, ``make`` fills a folder beside it, which then becomes the entry.
+
+        So does one from which somebody has removed ``file``.
 
         One process makes an entry, the others wait for it. A process that dies leaves only a folder under ``work``,
         which the next one to build anything removes.
@@ -97,12 +104,13 @@ class Cache:
             If the cache cannot be written, or its limit is no number.
         """
         entry = self.entry(kind, key)
-        if entry.is_dir():
+        if (entry / file).exists():
             self.touch(entry)
             return entry
         limit = _limit_bytes()
         with self._explained(), self._locked(key, waiting):
-            if not entry.is_dir():
+            if not (entry / file).exists():
+                shutil.rmtree(entry, ignore_errors=True)
                 self._make(entry, key, make)
                 with contextlib.suppress(OSError):  # others work here, too
                     self._trim(entry.parent, limit)
@@ -133,6 +141,19 @@ class Cache:
         """Remove an entry that turned out to be unusable."""
         with self._explained(), self._locked(key, lambda: None):
             shutil.rmtree(self.entry(kind, key), ignore_errors=True)
+
+    def opened(self, kind: str, key: str, what: str, load: Callable[[], Loaded]) -> Loaded:
+        """What ``load`` makes of an entry; one that the system refuses leaves the cache.
+
+        Raises
+        ------
+        ToolFailedError
+        """
+        try:
+            return load()
+        except OSError as error:
+            self.discard(kind, key)
+            raise ToolFailedError(f"{what} could not be loaded and was removed from the cache; try again ({error})") from error
 
     def _make(self, entry: Path, key: str, make: Callable[[Path], None]) -> None:
         self._sweep(key)

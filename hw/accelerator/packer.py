@@ -16,9 +16,8 @@ from .walker import tag_layout
 
 
 def loaded_words(machine: AcceleratorMachine) -> dict[Target, int]:
-    """Bytes of the words that the loader writes, for every memory: a word of biases and multipliers is written beat by beat."""
-    words = {target: machine.memory_of(target)[2] for target in machine.targets}
-    return words | ({Target.CHANNELS: machine.port_bytes} if machine.requantizes else {})
+    """Bytes of the words that the loader writes, for every memory."""
+    return {target: machine.packed_bytes(target) for target in machine.targets}
 
 
 def packer_ports(words: dict[Target, int]) -> dict[str, Any]:

@@ -108,6 +108,7 @@ class _Checker:
         known = self.rows[values["target"]]
         key = (*(values[name] for name in LOAD_SHAPE), values["base"] % width)
         rows = known.get(key)
+        fresh = rows is None
         used = rows.words if rows else self._shaped(values, walker)
         self._filled(values, used)
         if rows is None:
@@ -115,7 +116,8 @@ class _Checker:
                 known.clear()
             rows = known[key] = _Rows.of(values, walker, width, used)
         self._fetched(values, walker, rows)
-        self._packed(values, walker, rows)
+        if fresh:
+            self._packed(values, walker, rows)
 
     def _shaped(self, values: Values, walker: Values) -> int:
         """Words of the scratchpad that a row fills."""
@@ -158,14 +160,13 @@ class _Checker:
 
     def _packed(self, values: Values, walker: Values, rows: _Rows) -> None:
         """Words as the packer closes them: it writes at most one per beat."""
-        size, channels = self.memories[Target(values["target"])][2], values["target"] == Target.CHANNELS
+        target = Target(values["target"])
+        size, limit = self.memories[target][2], self.machine.packed_bytes(target)
         count, runs = row_size(values, walker, self.machine.port_bytes)
-        if channels and (count != size or (walker["pad"] and runs > 1)):
+        if target is Target.CHANNELS and (count != size or (walker["pad"] and runs > 1)):
             self._refuse(f"brings {count} bytes per row; allowed: the {size} of a word of biases and multipliers, in one run if padded")
-        if not walker["pad"]:
-            limit = self.machine.port_bytes if channels else size
-            if not values["spare"] and np.any((count - rows.final) % limit + rows.final > limit):
-                self._refuse("has rows whose last beat fills a word and begins another one; allowed: with a spare beat")
+        if not (walker["pad"] or values["spare"]) and np.any((count - rows.final) % limit + rows.final > limit):
+            self._refuse("has rows whose last beat fills a word and begins another one; allowed: with a spare beat")
 
     def _compute(self, values: Values) -> None:
         key = tuple(values[name] for name in COMPUTE_SHAPE)

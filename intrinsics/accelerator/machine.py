@@ -248,6 +248,10 @@ class AcceleratorMachine:
             Target.RESIDUAL: (1, self.residual_words, self.residual_word),
         }[target]
 
+    def packed_bytes(self, target: Target) -> int:
+        """Bytes that the loader writes at once: a word, but of biases and multipliers a beat."""
+        return self.port_bytes if target is Target.CHANNELS else self.memory_of(target)[2]
+
     @property
     def targets(self) -> tuple[Target, ...]:
         """What a load may fill."""
